@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from txloom.config import find
 from txloom.config.models.pipeline import Aggregate, Pipeline, Table
-from txloom.current.documents.compose import compose, key_of
+from txloom.current.documents.compose import documents
 from txloom.current.documents.document_versions import document_intervals
 from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals as intervals_of
@@ -68,17 +68,11 @@ def as_of(
     aggregate = _aggregate(declared, table)
     if aggregate is None:
         return _folded(paths, _row_table(declared, table), upto)
-    members = {name: _folded(paths, _row_table_of(declared, name), upto).to_pylist() for name in _members(aggregate)}
+    members = {name: _folded(paths, _row_table_of(declared, name), upto) for name in _members(aggregate)}
     root = declared.table(aggregate.root)
-    roots = {key_of(row, root.key): row for row in members[root.name]}
-    children = {
-        child.table: (member_of(declared.table(child.table), child), members[child.table])
-        for child in aggregate.children
-    }
-    documents = compose(sorted(roots), roots, children, root.key, root.column_names)
-    for row in documents:
-        del row["_txloom_deleted"]
-    return pa.Table.from_pylist(documents, schemas.document_schema(declared, aggregate))
+    children = [(member_of(declared.table(child.table), child), members[child.table]) for child in aggregate.children]
+    composed = documents(members[root.name], children, root.key, root.column_names)
+    return arrow_tables.conform(composed, schemas.document_schema(declared, aggregate))
 
 
 def intervals(

@@ -25,7 +25,7 @@ idle  | alert                       |      23 |      88 |      54 |      14 |   
 cycle | check_source                |      12 |      66 |      25 |      11 |      17 |       0
 cycle | land_events                 |      44 |      67 |      17 |      19 |      35 |       0
 cycle | buffer_transactions         |      51 |      76 |      14 |      10 |      30 |       1
-cycle | merge_current               |      44 |      85 |      21 |      17 |      14 |       0
+cycle | merge_current               |      42 |      85 |      24 |      11 |      10 |       0
 cycle | check_expectations.totals   |      15 |      42 |      21 |       8 |       7 |       0
 cycle | check_expectations.orphans  |      15 |      43 |      22 |       7 |       7 |       0
 cycle | check_expectations.versions |      11 |      37 |      18 |      10 |      10 |       0

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from oracle.capture import Message
 from txloom.config.models.pipeline import Aggregate, Pipeline, Table
-from txloom.current.documents.compose import compose
+from txloom.current.documents.compose import documents
 from txloom.current.documents.document_versions import document_intervals
 from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals, versions
@@ -211,14 +211,13 @@ class Core:
 
     def _documents(self, aggregate: Aggregate) -> dict[tuple[Any, ...], dict[str, Any]]:
         root = self.tables[aggregate.root]
-        roots = {_key(row, root.key): row for row in self.rows[root.name].to_pylist()}
-        children = {}
-        for child in aggregate.children:
-            children[child.table] = (member_of(self.tables[child.table], child), self.rows[child.table].to_pylist())
-        composed = compose(list(roots), roots, children, root.key, root.column_names)
+        children = [
+            (member_of(self.tables[child.table], child), self.rows[child.table]) for child in aggregate.children
+        ]
+        composed = documents(self.rows[root.name], children, root.key, root.column_names)
         return {
             _key(row, root.key): {name: value for name, value in row.items() if not name.startswith("_txloom_")}
-            for row in composed
+            for row in composed.to_pylist()
         }
 
 

@@ -38,7 +38,9 @@ def _prepare(folder: Path, sizes: Mapping[str, int]) -> None:
 
 
 def _cycle(report: Report, case: str, prepared: Path, sizes: Mapping[str, int]) -> None:
-    warehouse, declaration = copied(prepared / "warehouse", "many_tables/run"), prepared / "bench.yaml"
+    warehouse = copied(prepared / "warehouse", "many_tables/run")
+    # Written anew, because the folder had another name when it was made.
+    declaration = mirrors.declared(prepared, "bench", list(sizes), prepared / "inbox")
     steps = [report.add(case, f"txloom: {step}", job(step, declaration, warehouse)) for step in STEPS]
     whole = together(steps)
     report.add(case, "txloom", whole)

@@ -111,6 +111,8 @@ class Keyed:
     releases: int = 0
     relation: str = "many"
     """How lines hang below their root: many, or the last one by its key."""
+    mirrored: bool = True
+    """Whether tables with documents have mirrors too; else the history of their documents has their changes."""
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -130,7 +132,8 @@ class Keyed:
             children = f"{{table: {name}_line, as: lines, relation: {self.relation}, "
             children += f"parent_key: [{', '.join(key)}]}}"
             targets.append(f"- {{name: {name}_doc, root: {name}, children: [{children}]}}")
-        mirrors = [*self.tables, *(f"{name}_line" for name in self.documented)]
+        alone = [name for name in self.tables if name not in self.documented]
+        mirrors = [*self.tables, *(f"{name}_line" for name in self.documented)] if self.mirrored else alone
         lines = [
             f"name: keys\nsource: {{format: change_events, files: {{path: {self.folder}}}}}",
             "completeness: {rule: single}\ntables:",
@@ -152,13 +155,12 @@ class Keyed:
         for table, transactions in changes.items():
             if table not in watched:
                 continue
-            schema = schemas.changes_schema(self.pipeline.table(table))
             rows = [
                 self._row(table, change, {"xid": f"x{csn}", "csn": csn, "pos": pos, "row": 1_000 * csn + pos})
                 for csn, changes in transactions.items()
                 for pos, change in enumerate(changes)
             ]
-            small_tables.append(self.paths.table(f"{table}_changes"), rows, schema)
+            self._append(table, rows)
             csns |= set(transactions)
         done = [{"xid": f"x{csn}", "csn": csn, "status": "released", "release": self.releases} for csn in sorted(csns)]
         small_tables.append(self.paths.table(names.TRANSACTIONS), done, system_tables.TRANSACTIONS)
@@ -166,6 +168,16 @@ class Keyed:
         small_tables.replace(
             self.paths.table(names.PENDING_TRANSACTIONS), [], system_tables.PENDING_TRANSACTIONS, about
         )
+
+    def _append(self, table: str, rows: Sequence[Row]) -> None:
+        """Append changes to the history that has them: that of the table, or one of documents."""
+        (row_table,) = (each for each in row_tables(self.pipeline) if each.table.name == table)
+        if row_table.aggregate is None:
+            schema = schemas.changes_schema(row_table.table)
+        else:
+            schema = schemas.stream_schema(self.pipeline, row_table.aggregate)
+            rows = [{**{name: row.get(name) for name in history_reader.SHARED}, row_table.field: [row]} for row in rows]
+        small_tables.append(self.paths.table(row_table.history), rows, schema)
 
     def _row(self, table: str, change: Change, paths: Mapping[str, Any]) -> Row:
         declared = self.pipeline.table(table)
@@ -184,7 +196,7 @@ class Keyed:
     def clean(self, csn: int) -> int:
         """Take superseded rows up to a csn away from the histories; return how many. What is not merged stays."""
         removed = 0
-        for row_table in row_tables(self.pipeline):
+        for row_table in (each for each in row_tables(self.pipeline) if each.mirror is not None):
             merged = watermark_of(self.paths.table(row_table.current))
             upto = Watermark(min(csn, merged.valid_through), merged.release)
             if upto.valid_through > history_reader.cleaned(self.paths, row_table):
@@ -193,7 +205,7 @@ class Keyed:
 
     def write_into(self, table: str, key: Key) -> None:
         """Write a row of a key into a mirror, as somebody would who knows nothing of its history."""
-        path, declared = self.paths.table(table), self.pipeline.table(table)
+        path, declared = self.paths.table(self._current(table)), self.pipeline.table(table)
         row = {**dict(zip(declared.key, key, strict=True)), "v": -1, "_txloom_csn": 1, "_txloom_pos": 0}
         fields = arrow_tables.plain_schema(pa.schema(DeltaTable(path).schema().to_arrow()))
         rows = pa.Table.from_pylist([{**row, "_txloom_xid": "nobody"}], fields)
@@ -203,12 +215,13 @@ class Keyed:
     def content(self) -> dict[str, list[str]]:
         """Return what every current table and the findings hold, as comparable text."""
         content = {}
-        for table in self.pipeline.current_tables:
+        stores = [each.current for each in row_tables(self.pipeline)]
+        for table in dict.fromkeys([*self.pipeline.current_tables, *stores]):
             rows = arrow_tables.select(self.paths.table(table), "select * from t").to_pylist()
             for row in rows:
                 if isinstance(row.get("lines"), list):
                     row["lines"] = sorted(map(repr, row["lines"]))
-            content[table] = sorted(map(repr, rows))
+            content[table.removeprefix("_rows_")] = sorted(map(repr, rows))
         columns = 'code, "table", "column", since_csn, xid, evidence, status'
         finding_rows = arrow_tables.select(self.paths.table(names.FINDINGS), f"select {columns} from t").to_pylist()
         return content | {"findings": sorted(map(repr, finding_rows))}
@@ -216,11 +229,14 @@ class Keyed:
     def rows(self, table: str) -> dict[Key, Row]:
         """Return a mirror's rows by key, without txloom's own columns."""
         declared = self.pipeline.table(table)
-        rows = arrow_tables.select(self.paths.table(table), "select * from t").to_pylist()
+        rows = arrow_tables.select(self.paths.table(self._current(table)), "select * from t").to_pylist()
         return {
             tuple(row[name] for name in declared.key): {name: row[name] for name in declared.column_names}
             for row in rows
         }
+
+    def _current(self, table: str) -> str:
+        return next(each.current for each in row_tables(self.pipeline) if each.table.name == table)
 
     def lines(self, table: str) -> dict[Key, list[int]]:
         """Return the lines of each document by its key."""

@@ -1,4 +1,4 @@
-"""Tables merged by rewriting files, in pieces of any size, are what a merge of everything at once makes them."""
+"""Tables and documents merged in pieces of any size are what a merge of everything at once makes them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn import examples
-from steps.merge.keyed import Change, Keyed, Odds, Scenario, scenarios, workload
-from steps.merge.test_local_merge_any_keys import no_spark
+from steps.merge.keyed import LIKELY, Change, Keyed, Odds, Scenario, scenarios, workload
+from steps.merge.test_merge_any_keys import no_spark
 from txloom.config import names
-from txloom.steps.merge import piece_merge, rewrite_merge
+from txloom.steps.merge import document_merge, piece_merge, rewrite_merge
 from txloom.storage.delta import arrow_tables
 from txloom.storage.rewriting import pieces, rewrite
 from txloom.storage.spark import tasks
@@ -29,16 +29,21 @@ class Case:
     gathered: int
     sample: int
     small_bytes: int
+    relation: str
+    mirrored: bool
+    """Whether the pieced tables have mirrors; else their changes lie in the history of their documents."""
 
 
 CASES = st.builds(
     Case,
-    scenario=scenarios(4, orphan=st.just(0.0)),
+    scenario=scenarios(4, orphan=LIKELY),
     piece_bytes=st.sampled_from((300, 1_500, 5_000, pieces.PIECE_BYTES)),
     file_bytes=st.sampled_from((200, 2_000, rewrite.FILE_BYTES)),
     gathered=st.sampled_from((1, 7, pieces.GATHERED)),
     sample=st.sampled_from((2, 10, piece_merge.SAMPLE)),
     small_bytes=st.sampled_from((0, rewrite_merge.SMALL_BYTES)),
+    relation=st.sampled_from(("many", "one")),
+    mirrored=st.booleans(),
 )
 
 
@@ -52,7 +57,10 @@ def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory
         Random(scenario.seed),
     )
     folder, strange = tmp_path_factory.mktemp("engines"), made.worlds[scenario.table].new_key()
-    whole, pieced = Keyed(folder / "whole", [scenario.table]), Keyed(folder / "pieced", [scenario.table], documented=[])
+    whole, pieced = (
+        Keyed(folder / name, [scenario.table], relation=case.relation, mirrored=mirrored)
+        for name, mirrored in (("whole", True), ("pieced", case.mirrored or scenario.is_cleaned))
+    )
     for number, released in enumerate(made.releases):
         for lake in (whole, pieced):
             # A value that nobody's row has of a dropped column is nulled or not, as the row happens to be read.
@@ -68,29 +76,30 @@ def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory
             limits.setattr(piece_merge, "SAMPLE", case.sample)
             limits.setattr(rewrite_merge, "SMALL_BYTES", case.small_bytes)
             pieced.merge(no_spark)
-        assert _of(pieced, scenario.table) == _of(whole, scenario.table), f"after release {number + 1}"
+        assert _of(pieced) == _of(whole), f"after release {number + 1}"
         if scenario.is_cleaned:
             horizon = chance.randrange(10, 130)
             for lake in (whole, pieced):
                 lake.clean(horizon)
     if not (scenario.is_cleaned or scenario.has_strange_row or scenario.odds.truncate or scenario.odds.drop):
         assert pieced.rows(scenario.table) == made.worlds[scenario.table].rows
+        if case.relation == "many":
+            assert pieced.lines(scenario.table) == made.worlds[scenario.table].lines()
 
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://elsewhere:7077"])
-def test_tasks_fold_pieces_to_the_same_tables(
+def test_tasks_make_pieces_to_the_same_tables(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str
 ) -> None:
     """In processes of this machine; and in those of another, which read the pieces in the lake."""
     made = workload(["by_long"], 5, transactions=30, odds=Odds(late=0.3, truncate=0.1, drop=0.2))
-    whole = Keyed(tmp_path / "whole", ["by_long"], documented=[])
-    pieced = Keyed(tmp_path / "pieced", ["by_long"], documented=[])
+    whole, pieced = (Keyed(tmp_path / name, ["by_long"]) for name in ("whole", "pieced"))
     monkeypatch.setenv(tasks.MASTER, master)
     monkeypatch.setattr(tasks, "_is_session_open", lambda: False)
-    folded, in_tasks = list[piece_merge.Piece](), tasks.in_tasks
+    done, in_tasks = list[piece_merge.Piece | document_merge.Piece](), tasks.in_tasks
 
     def noted(session: Any, items: Any, work: Any) -> list[Any]:
-        folded.extend(items)
+        done.extend(items)
         return in_tasks(session, items, work)
 
     monkeypatch.setattr(tasks, "in_tasks", noted)
@@ -99,23 +108,25 @@ def test_tasks_fold_pieces_to_the_same_tables(
             lake.release(released)
         whole.merge(no_spark)
         with pytest.MonkeyPatch.context() as limits:
-            limits.setattr(pieces, "PIECE_BYTES", 2_000)
+            limits.setattr(pieces, "PIECE_BYTES", 500)
             limits.setattr(pieces, "AT_ONCE_BYTES", 0)
-            limits.setattr(piece_merge, "TASK_BYTES", 0)
+            for module in (piece_merge, document_merge):
+                limits.setattr(module, "TASK_BYTES", 0)
             pieced.merge(lambda: spark)
-        assert _of(pieced, "by_long") == _of(whole, "by_long"), f"after release {number + 1}"
-    assert len(folded) > 2 * len(made.releases)
-    assert all(("pieced" in each.changes) == (master != "local[2]") for each in folded if each.changes)
+        assert _of(pieced) == _of(whole), f"after release {number + 1}"
+    folded = [each.changes for each in done if isinstance(each, piece_merge.Piece)]
+    composed = [file for each in done if isinstance(each, document_merge.Piece) for file in each.rows]
+    for files in (folded, composed):
+        assert len(files) > 2 * len(made.releases)
+        assert all(("pieced" in file) == (master != "local[2]") for file in files if file)
     assert not list(tmp_path.rglob("*.arrow")), "pieces are gone"
 
 
-def _of(lake: Keyed, table: str) -> tuple[list[str], list[str]]:
-    """Return a mirror's rows, and the findings of its table; which row of a transaction shows one is left open."""
-    columns = 'code, "column", since_csn, xid, status'
-    known = arrow_tables.select(
-        lake.paths.table(names.FINDINGS), f"select {columns} from t where \"table\" = '{table}'"
-    )
-    return lake.content()[table], sorted(map(repr, known.to_pylist()))
+def _of(lake: Keyed) -> dict[str, list[str]]:
+    """Return the rows of all tables, and findings; which row of a transaction shows one is left open."""
+    columns = 'code, "table", "column", since_csn, xid, status'
+    known = arrow_tables.select(lake.paths.table(names.FINDINGS), f"select {columns} from t")
+    return lake.content() | {"findings": sorted(map(repr, known.to_pylist()))}
 
 
 def test_a_late_change_is_folded_with_all_that_became_of_its_row(tmp_path: Path) -> None:

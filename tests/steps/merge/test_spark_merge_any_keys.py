@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drawn import examples
 from lake import leave_to_spark
 from steps.merge.keyed import LIKELY, Keyed, Scenario, scenarios, workload
-from steps.merge.test_local_merge_any_keys import no_spark
+from steps.merge.test_merge_any_keys import no_spark
 from txloom.storage.delta import arrow_tables
 from txloom.storage.targets import spark_fold
 
@@ -44,6 +44,7 @@ class Case:
     relation: str
     literal_keys: int
     in_process_first: bool
+    mirrored: bool
 
 
 CASES = st.builds(
@@ -52,6 +53,7 @@ CASES = st.builds(
     relation=st.sampled_from(("many", "one")),
     literal_keys=st.sampled_from((0, 3, spark_fold.LITERAL_KEYS)),
     in_process_first=st.booleans(),
+    mirrored=st.booleans(),
 )
 
 
@@ -69,7 +71,10 @@ def test_spark_merges_any_workload_to_the_same_tables(spark: Any, tmp_path_facto
         Random(scenario.seed),
     )
     folder, strange = tmp_path_factory.mktemp("engines"), made.worlds[scenario.table].new_key()
-    here, there = (Keyed(folder / name, [scenario.table], relation=case.relation) for name in ("here", "there"))
+    here, there = (
+        Keyed(folder / name, [scenario.table], relation=case.relation, mirrored=case.mirrored or scenario.is_cleaned)
+        for name in ("here", "there")
+    )
     for number, released in enumerate(made.releases):
         for lake in (here, there):
             if number and scenario.has_strange_row:

@@ -2,7 +2,7 @@
 
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
@@ -16,8 +16,11 @@ from txloom.storage.delta.retry import is_conflict
 from txloom.storage.delta.sql import among
 from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.rewriting import rewrite as rewriting
+from txloom.storage.rewriting import taken_out
 from txloom.storage.rewriting.changed_keys import ChangedKeys, Values
 from txloom.storage.rewriting.rewrite import Rewrite
+from txloom.storage.rewriting.table_files import TableFile
+from txloom.storage.spark import tasks
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("day", pa.date32()), ("items", pa.list_(pa.string()))])
 PARTS = (None, "a b", "x/y%", "ü=1", "'")
@@ -40,10 +43,18 @@ def keys(*ids: int) -> ChangedKeys:
     return ChangedKeys({"id": Values.of([pa.array(ids, pa.int64())], pa.int64())})
 
 
+def no_spark() -> NoReturn:
+    raise AssertionError("files are few, and no session is needed")
+
+
+def held_by(made: Rewrite, keys: ChangedKeys) -> list[TableFile]:
+    return taken_out.holding(no_spark, made, keys)
+
+
 def replaced(path: str, ids: list[int], rows: list[dict[str, Any]]) -> Rewrite:
     """Let rows with some ids be gone, and others be there, without a commit."""
     made, gone = Rewrite.of(path, ["id"]), keys(*ids)
-    assert {each["id"] for part in made.take_out(made.holding(gone), gone) for each in part.to_pylist()} <= set(ids)
+    assert {each["id"] for part in made.take_out(held_by(made, gone), gone) for each in part.to_pylist()} <= set(ids)
     made.add(pa.Table.from_pylist(rows, SCHEMA))
     return made
 
@@ -68,13 +79,49 @@ def test_commits_leave_exactly_the_rows_that_they_should(
         limits.setattr(rewriting, "FILE_BYTES", file_bytes)
         for number, (gone, added) in enumerate(commits):
             rows = [row(each, part) for each, part in added.items()]
-            replaced(path, sorted({*gone, *added}), rows).commit({"valid_through": number})
+            made = replaced(path, sorted({*gone, *added}), rows)
+            after = [each for file in made.after() for each in made.files.read(file).to_pylist()]
+            made.commit({"valid_through": number})
             expected = {key: old for key, old in expected.items() if key not in gone} | {
                 each["id"]: each for each in rows
             }
             assert stored(path) == [expected[each] for each in sorted(expected)]
+            assert sorted(after, key=lambda each: each["id"]) == stored(path), "what it was to be is what it became"
             assert newest_metadata(path) == {"valid_through": number}
             assert DeltaTable(path).version() == number + 1, "one commit, also where no row changes"
+
+
+@pytest.mark.parametrize("partition_by", [None, "part"])
+@pytest.mark.parametrize("how", ["here", "by tasks"])
+def test_rows_are_taken_out_of_many_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition_by: str | None, how: str
+) -> None:
+    """By tasks of this machine as by this process: rows that are replaced anyway are not returned."""
+    path = table(tmp_path, partition_by)
+    for number in range(6):
+        made = Rewrite.of(path, ["id"])
+        made.add(pa.Table.from_pylist([row(10 * number + each, f"p{number}") for each in range(10)], SCHEMA))
+        made.commit({})
+    chosen, called, in_tasks = [3, 17, 18, 59], list[int](), tasks.in_tasks
+
+    def noted(session: Any, items: Any, work: Any) -> list[Any]:
+        called.append(len(items))
+        return in_tasks(session, items, work)
+
+    monkeypatch.setattr(tasks, "in_tasks", noted)
+    monkeypatch.setattr(tasks, "_is_session_open", lambda: False)
+    monkeypatch.setattr(tasks, "local_cores", lambda: 2)
+    if how == "by tasks":
+        monkeypatch.setattr(taken_out, "TASK_BYTES", 0)
+    made = Rewrite.of(path, ["id"])
+    held = taken_out.holding(no_spark, made, keys(*chosen))
+    assert [file.bounds["id"] for file in held] == [file.bounds["id"] for file in made.files.files if file in held]
+    assert sorted(file.bounds["id"] for file in held) == [(0, 9), (10, 19), (50, 59)]
+    rows = taken_out.taken_out(no_spark, made, held, keys(*chosen), but=pa.table({"id": [17]}))
+    assert sorted(each["id"] for each in rows.to_pylist()) == [3, 18, 59]
+    made.commit({})
+    assert [each["id"] for each in stored(path)] == [number for number in range(60) if number not in chosen]
+    assert bool(called) == (how == "by tasks")
 
 
 def test_a_file_whose_bounds_leave_the_keys_out_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +134,7 @@ def test_a_file_whose_bounds_leave_the_keys_out_is_not_read(tmp_path: Path, monk
     monkeypatch.setattr(
         files, "read", lambda self, file, columns=None: read.append(file.path) or original(self, file, columns)
     )
-    held = made.holding(keys(6, 3))
+    held = held_by(made, keys(6, 3))
     assert [file.bounds["id"] for file in held] == [(5, 6)]
     assert read == [held[0].path]
 
@@ -125,6 +172,6 @@ def test_a_row_is_found_by_its_text_however_long_and_whatever_its_characters(tmp
     made.commit({})
     again = Rewrite.of(path, ["name"])
     keys = ChangedKeys({"name": Values.of([pa.array([text])], pa.string())})
-    assert len(again.holding(keys)) == 1
+    assert len(held_by(again, keys)) == 1
     for condition in (among("name", [text], pa.string()), "name is not null"):
         assert arrow_tables.select(path, f"select * from t where {condition}").to_pylist() == [{"name": text, "id": 1}]

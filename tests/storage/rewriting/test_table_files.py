@@ -7,7 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from txloom.storage.delta import arrow_tables, small_merge, small_tables
+from txloom.storage.delta import arrow_tables, data_files, small_merge, small_tables
+from txloom.storage.rewriting.changed_keys import ChangedKeys
+from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.rewriting.table_files import TableFiles
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("at", pa.timestamp("us", "UTC")), ("day", pa.date32())])
@@ -78,6 +80,26 @@ def test_times_of_96_bits_are_read_as_they_are(spark: Any, written: str) -> None
         spark.conf.set(name, before)
     (row,) = [each for each in read(TableFiles.open(written)) if each["id"] == 99]
     assert row["at"].replace(tzinfo=None) == datetime(9999, 12, 31)
+
+
+@pytest.mark.parametrize("row_group", [1, 2, 100])
+def test_chosen_rows_are_found_in_their_row_groups(
+    spark: Any, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row_group: int
+) -> None:
+    """Of files of Spark, of which rows are deleted, and of our own, which have several row groups."""
+    spark.sql(f"delete from delta.`{written}` where id in (3, 1, 5)")
+    monkeypatch.setattr(data_files, "ROW_GROUP", row_group)
+    ours = str(tmp_path / "ours")
+    small_tables.ensure(ours, SCHEMA, {})
+    made = Rewrite.of(ours, ["id"])
+    made.add(arrow_tables.conform(pa.Table.from_pylist([{"id": n, "part": "p"} for n in range(7)]), SCHEMA))
+    made.commit({})
+    for path in (written, ours):
+        table = TableFiles.open(path)
+        for some in ([], [0], [3, 6], [1, 2, 8, 9]):
+            keys = ChangedKeys.of(pa.table({"id": pa.array(some, pa.int64())}))
+            chosen = [row for file in table.files for row in table.chosen(file, ["id"], keys.among).to_pylist()]
+            assert sorted(chosen, key=lambda row: row["id"]) == [row for row in stored(path) if row["id"] in some]
 
 
 def test_bounds_are_those_of_the_log(written: str) -> None:

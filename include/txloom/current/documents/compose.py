@@ -1,12 +1,22 @@
-"""Compose documents of an aggregate from rows of its members, in this process."""
+"""Compose documents of an aggregate from rows of its members: a root with its children nested."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
-RowValues = dict[str, Any]
-Key = tuple[Any, ...]
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.arrow_types import AnyArray, AnyValues
+
 STAMP = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
+NOWHERE = -1
+"""The place of a row that belongs to no document."""
+LOWEST = np.iinfo(np.int64).min
+Places = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -21,71 +31,116 @@ class Member:
 
 
 def compose(
-    touched: Iterable[Key],
-    roots: Mapping[Key, RowValues],
-    children: Mapping[str, tuple[Member, Sequence[RowValues]]],
+    touched: pa.Table,
+    root: pa.Table,
+    children: Sequence[tuple[Member, pa.Table]],
     key: Sequence[str],
     columns: Sequence[str],
-) -> list[RowValues]:
-    """Return one row per touched document, in the schema of the aggregate's current table with `_txloom_deleted`.
+) -> pa.Table:
+    """Return one row per touched document, in their order.
 
-    A document exists while its root row does; a child belongs to the document that its parent columns name. The stamp
-    of a document (csn, pos, xid) is the newest of its rows.
+    A document exists while its root row does; a child belongs to the document that its parent columns name. A field of
+    the relation `many` has all children, ordered by their key, one of `one` the last of them, or null. The stamp of a
+    document (csn, pos, xid) is the newest of its rows.
 
     Args:
-        touched: The keys of the documents to compose.
-        roots: Root rows by key; a touched document without one is deleted, and only its key is filled.
-        children: By name, each child table and its rows.
+        touched: The keys of the documents to compose, each once.
+        root: Rows of the root, also of other documents.
+        children: Each child table with rows of it, also of other documents.
         key: The root's key columns.
         columns: The root's declared columns.
 
-    >>> rows = compose([(1,)], {}, {}, ["id"], ["id", "name"])
-    >>> rows[0]["_txloom_deleted"], rows[0]["id"]
-    (True, 1)
+    Returns:
+        The declared columns, the children's fields, STAMP, and `_txloom_deleted`: a touched document without a root row
+        is deleted, and only its key is filled.
+
+    >>> none = pa.table({"id": [7], "name": ["x"], "_txloom_csn": [1], "_txloom_pos": [1], "_txloom_xid": ["a"]})
+    >>> compose(pa.table({"id": [1]}), none, [], ["id"], ["id", "name"]).select(["id", "_txloom_deleted"]).to_pylist()
+    [{'id': 1, '_txloom_deleted': True}]
     """
-    gathered = {name: by_parent(member, rows) for name, (member, rows) in children.items()}
-    documents = []
-    for document in touched:
-        root = roots.get(document)
-        if root is None:
-            documents.append({**dict(zip(key, document, strict=True)), "_txloom_deleted": True})
-            continue
-        composed = {name: root[name] for name in columns}
-        latest = tuple(root[name] for name in STAMP)
-        for name, (member, _) in children.items():
-            of_document = gathered[name].get(document, [])
-            latest = max([latest, *(tuple(row[stamp] for stamp in STAMP) for row in of_document)])
-            composed[member.field] = nested(member, of_document)
-        documents.append({**composed, **dict(zip(STAMP, latest, strict=True)), "_txloom_deleted": False})
-    return documents
+    of_root = _places(root, key, touched, key)
+    known = np.full(touched.num_rows, NOWHERE)
+    known[of_root[of_root != NOWHERE]] = np.flatnonzero(of_root != NOWHERE)
+    exists = known != NOWHERE
+    roots = root.take(_indices(known, exists))
+    composed: dict[str, AnyValues] = {name: (touched if name in key else roots).column(name) for name in columns}
+    stamps, places = [root.select(STAMP)], [of_root]
+    for member, rows in children:
+        of_rows = _places(rows, member.parent_key, touched, key)
+        of_rows[of_rows != NOWHERE] = np.where(exists, np.arange(len(exists)), NOWHERE)[of_rows[of_rows != NOWHERE]]
+        composed[member.field] = _nested(member, rows, of_rows, exists)
+        stamps.append(rows.select(STAMP))
+        places.append(of_rows)
+    newest = _newest(pa.concat_tables(stamps), np.concatenate(places), exists)
+    composed |= {name: newest.column(name) for name in STAMP}
+    return pa.table(composed | {"_txloom_deleted": pa.array(~exists)})
 
 
-def by_parent(member: Member, rows: Sequence[RowValues]) -> dict[Key, list[RowValues]]:
-    """Group a child's rows by the key of their parent, each group ordered by the child's key."""
-    children: dict[Key, list[RowValues]] = {}
-    for row in sorted(rows, key=lambda row: key_of(row, member.key)):
-        children.setdefault(key_of(row, member.parent_key), []).append(row)
-    return children
+def documents(
+    root: pa.Table,
+    children: Sequence[tuple[Member, pa.Table]],
+    key: Sequence[str],
+    columns: Sequence[str],
+) -> pa.Table:
+    """Return all documents of some rows, in the order of the root's: what `compose` returns but for the last column."""
+    return compose(root.select(list(key)), root, children, key, columns).drop_columns("_txloom_deleted")
 
 
-def nested(member: Member, rows: Sequence[RowValues]) -> list[RowValues] | RowValues | None:
-    """Return the value of a child's field: a list for the relation `many`, else the last row by key, or None.
+def distinct_keys(parts: Iterable[pa.Table], key: Sequence[str]) -> pa.Table:
+    """Return the distinct keys in the columns of some tables, whatever these are called; none that is null in part."""
+    keys = pa.concat_tables([part.rename_columns(list(key)) for part in parts]).drop_null()
+    return keys.group_by(list(key)).aggregate([]).select(list(key))
 
-    rows: the child's rows of one document, ordered by key.
 
-    >>> nested(Member("lines", "many", ("id",), ("order",), ("id",)), [{"id": 1, "order": 7}, {"id": 2, "order": 7}])
-    [{'id': 1}, {'id': 2}]
-    """
-    images = [{column: row[column] for column in member.columns} for row in rows]
+def _places(rows: pa.Table, columns: Sequence[str], touched: pa.Table, key: Sequence[str]) -> Places:
+    """Return for each row the place of its document among the touched ones, or NOWHERE."""
+    if len(key) == 1:
+        numbers = pc.index_in(rows.column(columns[0]), value_set=touched.column(key[0]).combine_chunks())
+        return numbers.fill_null(NOWHERE).to_numpy().astype(np.int64)
+    numbered = rows.select(list(columns)).rename_columns(list(key))
+    numbered = numbered.append_column("_txloom_row", pa.array(np.arange(rows.num_rows)))
+    documents_at = touched.select(list(key)).append_column("_txloom_place", pa.array(np.arange(touched.num_rows)))
+    joined = numbered.join(documents_at, keys=list(key), join_type="inner")
+    places = np.full(rows.num_rows, NOWHERE)
+    places[joined.column("_txloom_row").to_numpy()] = joined.column("_txloom_place").to_numpy()
+    return places
+
+
+def _nested(member: Member, rows: pa.Table, places: Places, exists: Flags) -> AnyArray:
+    """Return the value of a child's field for each document; null where there is no document."""
+    belonging = np.flatnonzero(places != NOWHERE)
+    ordering = rows.select(list(member.key)).take(belonging)
+    ordering = ordering.append_column("_txloom_place", pa.array(places[belonging]))
+    ordering = ordering.append_column("_txloom_row", pa.array(belonging))
+    by: list[tuple[str, Literal["ascending", "descending"]]] = [
+        (each, "ascending") for each in ("_txloom_place", *member.key)
+    ]
+    order = ordering.sort_by(by).column("_txloom_row").to_numpy()
+    ends = np.cumsum(np.bincount(places[order], minlength=len(exists)))
+    chosen = rows.select(list(member.columns)).take(order).combine_chunks()
+    images = pa.StructArray.from_arrays([column.combine_chunks() for column in chosen.columns], fields=[*chosen.schema])
     if member.relation == "many":
-        return images
-    return images[-1] if images else None
+        offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, images, mask=pa.array(~exists))
+    has_one = np.diff(ends, prepend=0) > 0
+    return images.take(_indices(ends - 1, has_one))
 
 
-def key_of(row: RowValues, names: Sequence[str]) -> Key:
-    """Return a row's key.
+def _newest(stamps: pa.Table, places: Places, exists: Flags) -> pa.Table:
+    """Return the newest of the stamps of each document; null where there is no document."""
+    chosen = np.flatnonzero(places != NOWHERE)
+    csn, pos = (
+        stamps.column(name).fill_null(pa.scalar(LOWEST)).to_numpy()[chosen] for name in ("_txloom_csn", "_txloom_pos")
+    )
+    xids = stamps.column("_txloom_xid").combine_chunks().dictionary_encode()
+    ranks = np.argsort(pc.array_sort_indices(xids.dictionary).to_numpy())
+    codes = xids.indices.fill_null(0).to_numpy()[chosen]
+    order = np.lexsort((ranks[codes] if len(ranks) else codes, pos, csn, places[chosen]))
+    last = np.cumsum(np.bincount(places[chosen], minlength=len(exists))) - 1
+    indices = np.where(exists, chosen[order][last] if len(chosen) else NOWHERE, NOWHERE)
+    return stamps.take(_indices(indices, exists))
 
-    >>> key_of({"id": 1, "line": 2}, ["id", "line"])
-    (1, 2)
-    """
-    return tuple(row[name] for name in names)
+
+def _indices(numbers: Places, known: Flags) -> pa.Int64Array:
+    """Return numbers of rows; null where none is known."""
+    return pa.array(numbers, pa.int64(), mask=~known)

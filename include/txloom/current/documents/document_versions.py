@@ -6,9 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from txloom.current.documents.compose import Key, Member, RowValues, key_of, nested
+from txloom.current.documents.compose import Member
 from txloom.current.versions import INTERVAL
 
+Key = tuple[Any, ...]
+RowValues = dict[str, Any]
 Version = dict[str, Any]
 CSN, TIME, DELETED = "_txloom_csn", "_txloom_committed_at", "_txloom_deleted"
 
@@ -110,3 +112,26 @@ def _close_interval(
         del open_since[document]
     if now is not None:
         open_since[document] = now | dict(zip(INTERVAL, (at[0], None, at[1], None, True), strict=True))
+
+
+def nested(member: Member, rows: Sequence[RowValues]) -> list[RowValues] | RowValues | None:
+    """Return the value of a child's field: a list for the relation `many`, else the last row by key, or None.
+
+    rows: the child's rows of one document, ordered by key.
+
+    >>> nested(Member("lines", "many", ("id",), ("order",), ("id",)), [{"id": 1, "order": 7}, {"id": 2, "order": 7}])
+    [{'id': 1}, {'id': 2}]
+    """
+    images = [{column: row[column] for column in member.columns} for row in rows]
+    if member.relation == "many":
+        return images
+    return images[-1] if images else None
+
+
+def key_of(row: RowValues, names: Sequence[str]) -> Key:
+    """Return a row's key.
+
+    >>> key_of({"id": 1, "line": 2}, ["id", "line"])
+    (1, 2)
+    """
+    return tuple(row[name] for name in names)

@@ -4,15 +4,15 @@ A current table is rebuilt from the history as a backfill would leave it: the li
 of those with the same key. Up to LOCAL_ROWS rows this happens in this process, above in Spark's tasks.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.config.models.pipeline import Aggregate
-from txloom.current.documents.compose import compose, key_of
+from txloom.current.documents.compose import documents
 from txloom.current.folding.fold import fold
 from txloom.current.row_hashes import row_hashes
 from txloom.steps.backfill.released_events import OUTCOMES, REBUILT, landings, rebuild, transactions
@@ -102,19 +102,11 @@ def _folded(row_table: RowTable, target: Target, rows: pa.Table) -> pa.Table:
 
 def _composed(scope: Scope, aggregate: Aggregate) -> pa.Table:
     pipeline = scope.pipeline
-    rows = {
-        row_table.table.name: shadow(scope, scope.rows(row_table)).to_pylist()
-        for row_table in _members(scope, aggregate)
-    }
+    rows = {row_table.table.name: shadow(scope, scope.rows(row_table)) for row_table in _members(scope, aggregate)}
     root = pipeline.table(aggregate.root)
-    roots: Mapping[tuple[Any, ...], dict[str, Any]] = {key_of(row, root.key): row for row in rows[root.name]}
-    children = {
-        child.table: (member_of(pipeline.table(child.table), child), rows[child.table]) for child in aggregate.children
-    }
-    documents = compose(roots, roots, children, root.key, root.column_names)
-    for row in documents:
-        del row["_txloom_deleted"]
-    return pa.Table.from_pylist(documents, scope.documents(aggregate).schema)
+    children = [(member_of(pipeline.table(child.table), child), rows[child.table]) for child in aggregate.children]
+    composed = documents(rows[root.name], children, root.key, root.column_names)
+    return arrow_tables.conform(composed, scope.documents(aggregate).schema)
 
 
 def _members(scope: Scope, aggregate: Aggregate) -> Iterator[RowTable]:

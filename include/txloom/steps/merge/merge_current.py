@@ -1,7 +1,7 @@
 """merge_current: apply released transactions, in commit order, up to valid-through, to every current table.
 
-Each table is merged by itself in this process, piece by piece, or with the documents that are composed of it; Spark
-merges what would rewrite too much (`planning`).
+Tables and documents are merged piece by piece, by rewriting files; Spark merges what would rewrite too much
+(`planning`).
 """
 
 from collections.abc import Callable, Mapping
@@ -10,11 +10,11 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.merge import local_merge
 from txloom.steps.merge.contradictions import findings_of
 from txloom.steps.merge.merge_plan import Merge, Work
 from txloom.steps.merge.planning import planned, without
 from txloom.steps.merge.repaired_findings import close_repaired
+from txloom.steps.merge.unknown_values import unknown_values
 from txloom.steps.parallel import Failures
 from txloom.steps.schema_drift import gone_columns, note_back, note_gone
 from txloom.steps.step import Counts, Step
@@ -60,7 +60,7 @@ def merge_current(step: Step) -> Counts:
         merge = Merge(opened, healthy, paths, target, gone_columns(known), failures)
         healthy, work = planned(merge)
         changed = [row_table for row_table in row_tables(healthy) if row_table.table.name in work.rows]
-        unknown = [finding for row_table in changed for finding in local_merge.unknown_values(paths, row_table, target)]
+        unknown = [finding for row_table in changed for finding in unknown_values(paths, row_table, target)]
         seen = [*findings_of(paths, work.contradictions), *unknown]
         new = findings.record(paths, seen, run_id, step.pipeline.source.format)
         note_back(paths, known, work.columns, run_id)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import cast
 
 import pyarrow as pa
@@ -13,8 +14,6 @@ from txloom.current.folding.components import components
 from txloom.current.folding.fold import fold
 from txloom.current.folding.recompute import recompute
 from txloom.current.folding.value_sources import Images
-from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.sql import sql_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.rewriting.changed_keys import ChangedKeys, Values
@@ -30,11 +29,12 @@ class Source:
 
     Args:
         paths: the tables of the pipeline.
-        row_table: a mirror.
+        row_table: the table.
         reached: the watermark that it has.
         where: the SQL condition of the changes in its history.
         is_late: whether keys are folded anew from their history, because a change is late.
         only: where it is late, the keys of the new changes and those that changes of keys connect with them; None: all.
+        parents: columns of it that hold the key of a document to which its rows belong, for each aggregate that has it.
     """
 
     paths: TablePaths
@@ -43,6 +43,7 @@ class Source:
     where: str
     is_late: bool = False
     only: ChangedKeys | None = None
+    parents: Sequence[Sequence[str]] = ()
 
     def parts(self, *, keys_alone: bool = False) -> Iterator[pa.Table]:
         """Read the changes part by part; keys_alone: other columns than those of the key may be null."""
@@ -81,11 +82,9 @@ class Source:
         concerned = sorted(history_reader.absent(self.paths, self.row_table, self.where) | set(gone))
         if not concerned:
             return Columns({}, [])
-        given = " or ".join(f"{sql_name(name)} is not null" for name in concerned)
-        flags = ", ".join(f"nullif({sql_name(name)} is not null, false) as {sql_name(name)}" for name in concerned)
-        sql = f"select {', '.join(NULLING_COLUMNS)}, {flags} from t where {self.where} and (_txloom_absent is not null"
-        history = self.paths.table(self.row_table.history)
-        return columns_of(arrow_tables.select(history, f"{sql} or {given})"), gone)
+        read = [*NULLING_COLUMNS, *concerned]
+        parts = history_reader.parts(self.paths, self.row_table, self.where, read)
+        return columns_of(pa.concat_tables(_nulling(part, concerned) for part in parts), gone)
 
     def keys(self, changes: pa.Table | None, filled: Sequence[str] = ()) -> ChangedKeys:
         """Return the keys that the changes have, before or after.
@@ -119,6 +118,17 @@ class Source:
     def together(self, column: str) -> dict[object, object]:
         """Return the values of a key column that changes of keys connect, each with one that stands for all of them."""
         return components(history_reader.edges(self.paths, self.row_table, column, self.where))
+
+
+def _nulling(changes: pa.Table, concerned: Sequence[str]) -> pa.Table:
+    """Return the changes that lack a column, or have a value of one that is concerned, and which of these they have."""
+    given = {name: pc.is_valid(changes.column(name)) for name in concerned}
+    is_chosen = reduce(pc.or_, given.values(), pc.is_valid(changes.column("_txloom_absent")))
+    flags = {
+        name: pc.if_else(has_value, pa.scalar(True), pa.scalar(None, pa.bool_())) for name, has_value in given.items()
+    }
+    about = {name: changes.column(name) for name in NULLING_COLUMNS}
+    return pa.table(about | flags).filter(is_chosen)
 
 
 def columns_from(side: Callable[[str], AnyColumn], names: Sequence[str]) -> pa.Table:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.current.documents.compose import distinct_keys
 from txloom.current.folding.column_nulling import Columns, of_all_rows
 from txloom.steps.merge.contradictions import MOST_CONTRADICTIONS
 from txloom.steps.merge.merge_source import Source, columns_from
@@ -19,6 +19,7 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.data_files import DataFile
 from txloom.storage.rewriting import pieces
 from txloom.storage.rewriting.changed_keys import ChangedKeys
+from txloom.storage.rewriting.matching import among, others
 from txloom.storage.rewriting.pieces import Cuts, PieceFiles
 from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.rewriting.table_files import TableFile
@@ -44,18 +45,37 @@ class Piece:
     rows: str
 
 
-def fold_at_once(rewrite: Rewrite, source: Source, rows: pa.Table, changes: pa.Table) -> list[str]:
-    """Fold changes into the rows that they may change, and write what becomes of these; return contradictions."""
+@dataclass(frozen=True)
+class Folded:
+    """What folding showed beside the rows that it wrote.
+
+    Args:
+        contradictions: JSON texts (`txloom.current.folding.contradictions`).
+        touched: for each of the source's `parents`, the keys of the documents to which changed rows belong or belonged.
+    """
+
+    contradictions: list[str]
+    touched: Sequence[pa.Table]
+
+    @classmethod
+    def of(cls, parts: "Sequence[Folded]") -> "Folded":
+        """Join what parts showed; there is one at least."""
+        texts = [text for part in parts for text in part.contradictions]
+        touched = [
+            distinct_keys(each, each[0].column_names) for each in zip(*(part.touched for part in parts), strict=True)
+        ]
+        return cls(texts[:MOST_CONTRADICTIONS], touched)
+
+
+def fold_at_once(rewrite: Rewrite, source: Source, rows: pa.Table, changes: pa.Table) -> Folded:
+    """Fold changes into the rows that they may change, and write what becomes of these."""
     effects = source.folded(rows, changes)
-    replace_rows(rewrite, rows, effects)
-    evidence = cast("list[str]", effects.column("_txloom_evidence").drop_null().to_pylist())
-    return evidence[:MOST_CONTRADICTIONS]
-
-
-def replace_rows(rewrite: Rewrite, rows: pa.Table, effects: pa.Table) -> None:
-    """Write rows that were taken out, as effects leave them: those that no effect has, and the effects' own."""
     alive = effects.filter(pc.invert(effects.column("_txloom_deleted")))
-    rewrite.add(pa.concat_tables([_others(rows, effects, rewrite.key), arrow_tables.conform(alive, rows.schema)]))
+    rewrite.add(pa.concat_tables([others(rows, effects, rewrite.key), arrow_tables.conform(alive, rows.schema)]))
+    evidence = cast("list[str]", effects.column("_txloom_evidence").drop_null().to_pylist())
+    replaced = among(rows, effects, rewrite.key) if source.parents else rows
+    touched = [distinct_keys([replaced.select(list(key)), alive.select(list(key))], key) for key in source.parents]
+    return Folded(evidence[:MOST_CONTRADICTIONS], touched)
 
 
 @dataclass(frozen=True)
@@ -78,8 +98,8 @@ class Pieces:
     columns: Columns
     row_bytes: int
 
-    def fold_into(self, rewrite: Rewrite) -> list[str]:
-        """Fold piece by piece, and let a commit in the making have the files that come of it; return contradictions."""
+    def fold_into(self, rewrite: Rewrite) -> Folded:
+        """Fold piece by piece, and let a commit in the making have the files that come of it."""
         tasks.prepare(fold_piece_of)
         cuts, size = self._cuts()
         by_tasks = size > TASK_BYTES
@@ -102,7 +122,8 @@ class Pieces:
             made = tasks.in_tasks(self.session, some, work) if by_tasks else [*work(some)]
         for added, _ in made:
             rewrite.adopt(added)
-        return [text for _, evidence in made for text in evidence][:MOST_CONTRADICTIONS]
+        nothing = Folded([], [rewrite.files.schema.empty_table().select(list(key)) for key in self.source.parents])
+        return Folded.of([nothing, *(folded for _, folded in made)])
 
     def _cuts(self) -> tuple[Cuts, int]:
         """Return cuts of the changes into pieces of at most about PIECE_BYTES, and the bytes of all changes."""
@@ -118,8 +139,8 @@ class Pieces:
 
 def fold_piece_of(
     source: Source, path: str, key: Sequence[str], whole: pa.Table
-) -> "Callable[[Iterable[Piece]], Iterator[tuple[list[DataFile], list[str]]]]":
-    """Return what a task does: fold pieces, and yield for each the files that it wrote and contradictions.
+) -> "Callable[[Iterable[Piece]], Iterator[tuple[list[DataFile], Folded]]]":
+    """Return what a task does: fold pieces, and yield for each the files that it wrote and what it showed.
 
     Args:
         source: the changes that the pieces are of.
@@ -128,24 +149,15 @@ def fold_piece_of(
         whole: changes that every piece has to see.
     """
 
-    def fold(some: Iterable[Piece]) -> Iterator[tuple[list[DataFile], list[str]]]:
+    def fold(some: Iterable[Piece]) -> Iterator[tuple[list[DataFile], Folded]]:
         for piece in some:
             rewrite = Rewrite.of(path, key)
             rows = pieces.read(piece.rows, rewrite.files.schema)
             changes = pa.concat_tables([pieces.read(piece.changes, whole.schema), whole])
-            evidence = fold_at_once(rewrite, source, rows, changes)
-            yield rewrite.added, evidence
+            folded = fold_at_once(rewrite, source, rows, changes)
+            yield rewrite.added, folded
 
     return fold
-
-
-def _others(rows: pa.Table, effects: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the rows with a key that no effect has."""
-    if not rows.num_rows:
-        return rows
-    numbered = rows.select(list(key)).append_column("_txloom_row", pa.array(np.arange(rows.num_rows)))
-    left = numbered.join(effects.select(list(key)), keys=list(key), join_type="left anti")
-    return rows.take(left.column("_txloom_row"))
 
 
 def _of_all_rows(changes: pa.Table, *, nulls: bool) -> pa.Table:

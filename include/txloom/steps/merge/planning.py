@@ -1,22 +1,22 @@
-"""Plan a merge: table by table in this process, tables of documents together, and what is too large with Spark."""
+"""Plan a merge: every table by rewriting files, documents of what comes of their tables, what is too large by Spark."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
-import pyarrow as pa
-
-from txloom.config.models.pipeline import Pipeline
+from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.errors import WriteConflict
-from txloom.steps.merge import local_merge, rewrite_merge
+from txloom.steps.merge import document_merge, rewrite_merge
 from txloom.steps.merge.merge_plan import Merge, Work
 from txloom.steps.merge.rewrite_merge import TableMerge
 from txloom.steps.parallel import Failures
-from txloom.storage.delta import arrow_tables, small_merge
-from txloom.storage.delta.partition_pruning import Within
+from txloom.storage.delta import arrow_tables
 from txloom.storage.publishing.watermark import watermark_of
+from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable, row_tables
+
+Tables = set[str]
 
 
 def planned(merge: Merge) -> tuple[Pipeline, Work]:
@@ -24,155 +24,128 @@ def planned(merge: Merge) -> tuple[Pipeline, Work]:
 
     Tables that no document is composed of are merged each by itself, others with their documents.
     """
-    alone, rest = _apart(merge)
-    works = [_plan_alone(merge, alone)]
-    while row_tables(rest.pipeline):
-        if (work := _plan_together(rest)) is not None:
-            works.append(work)
-            break
-        rest = replace(rest, pipeline=without(rest.pipeline, merge.failures))
-    return without(merge.pipeline, merge.failures), _joined(works)
+    tables = [] if arrow_tables.LOCAL_ROWS < 0 else row_tables(merge.pipeline)
+    calls = {each.table.name: partial(_prepare, merge, each) for each in tables}
+    prepared = merge.failures.attempt(calls)
+    ready = {name: made for name, made in prepared.items() if made is not None}
+    here = without(merge.pipeline, merge.failures)
+    by_spark = _together(here, {each.table.name for each in row_tables(here)} - set(ready))
+    composing = {
+        each.current: partial(_compose, merge, each, ready)
+        for each in here.targets.aggregates
+        if each.root not in by_spark and watermark_of(merge.paths.table(each.current)) < merge.target
+    }
+    documents = merge.failures.attempt(composing)
+    too_large = {name for name, (_, is_done) in documents.items() if not is_done}
+    by_spark |= _together(here, too_large)
+    work = _plan_by_spark(merge, by_spark)
+    here = without(merge.pipeline, merge.failures)
+    left = {each.table.name for each in row_tables(here)} - by_spark
+    kept = {name: made for name, made in ready.items() if name in left}
+    written = {each.current for each in here.targets.aggregates if each.root in left}
+    return here, _joined(
+        work,
+        Work(
+            {
+                name: _commit_again(merge, name, rewrite, partial(_composed, call))
+                for name, call in composing.items()
+                if name in written and (rewrite := documents[name][0]) is not None
+            },
+            {
+                name: _commit_again(merge, made.row_table.current, made.rewrite, partial(_rewritten, calls[name]))
+                for name, made in kept.items()
+                if made.rewrite is not None
+            },
+            sum(made.changes for made in kept.values()),
+            {name: made.contradictions for name, made in kept.items()},
+            {name: made.columns for name, made in kept.items()},
+        ),
+    )
 
 
 def without(pipeline: Pipeline, failures: Failures) -> Pipeline:
     """Leave out failed tables and all tables of a document with one of them: they are merged together or not."""
-    failed, declared = set(failures.errors), pipeline.targets.aggregates
-    groups = [{each.current, each.root, *(child.table for child in each.children)} for each in declared]
-    while any(group & failed and not group <= failed for group in groups):
-        failed |= {name for group in groups if group & failed for name in group}
-    aggregates = tuple(each for each in declared if each.current not in failed)
+    return _only(pipeline, failed=_together(pipeline, set(failures.errors)))
+
+
+def _together(pipeline: Pipeline, tables: Tables) -> Tables:
+    """Return tables, and all that have a document in common with one of them, documents too."""
+    groups = [{each.current, *members_of(each)} for each in pipeline.targets.aggregates]
+    while any(group & tables and not group <= tables for group in groups):
+        tables = tables | {name for group in groups if group & tables for name in group}
+    return tables
+
+
+def members_of(aggregate: Aggregate) -> Tables:
+    """Return the tables that documents are composed of."""
+    return {name for name, _ in schemas.members_of(aggregate)}
+
+
+def _only(pipeline: Pipeline, *, failed: Collection[str]) -> Pipeline:
+    """Return a pipeline without some tables and documents."""
+    aggregates = tuple(each for each in pipeline.targets.aggregates if each.current not in failed)
     mirrors = tuple(mirror for mirror in pipeline.targets.mirrors if mirror.table not in failed)
     targets = pipeline.targets.model_copy(update={"aggregates": aggregates, "mirrors": mirrors})
     return pipeline.model_copy(update={"targets": targets})
 
 
-def _apart(merge: Merge) -> tuple[list[RowTable], Merge]:
-    """Return the tables that no document is composed of, and the merge of the others."""
-    if arrow_tables.LOCAL_ROWS < 0:
-        return [], merge
-    aggregates = merge.pipeline.targets.aggregates
-    composed = {name for each in aggregates for name, _ in schemas.members_of(each)}
-    alone = [each for each in row_tables(merge.pipeline) if each.table.name not in composed]
-    return alone, replace(merge, pipeline=_mirroring(merge.pipeline, composed))
+def _prepare(merge: Merge, row_table: RowTable) -> TableMerge | None:
+    """Compute the merge of a table, and which documents it touches."""
+    name, parents = row_table.table.name, list[tuple[str, ...]]()
+    for aggregate in merge.pipeline.targets.aggregates:
+        if aggregate.root == name:
+            parents.append(merge.pipeline.table(name).key)
+        parents += [child.parent_key for child in aggregate.children if child.table == name]
+    gone = merge.gone.get(name, {})
+    return rewrite_merge.prepare(merge.spark, merge.paths, row_table, merge.target, gone, parents)
 
 
-def _mirroring(pipeline: Pipeline, tables: Container[str]) -> Pipeline:
-    """Return a pipeline with the mirrors of some tables alone."""
-    mirrors = tuple(mirror for mirror in pipeline.targets.mirrors if mirror.table in tables)
-    return pipeline.model_copy(update={"targets": pipeline.targets.model_copy(update={"mirrors": mirrors})})
+def _compose(merge: Merge, aggregate: Aggregate, merges: Mapping[str, TableMerge]) -> tuple[Rewrite | None, bool]:
+    return document_merge.prepare(merge.spark, merge.paths, merge.pipeline, aggregate, merges)
 
 
-def _plan_alone(merge: Merge, tables: Sequence[RowTable]) -> Work:
-    """Compute the writes of tables, each by itself."""
-    calls = {
-        each.table.name: partial(
-            rewrite_merge.prepare, merge.spark, merge.paths, each, merge.target, merge.gone.get(each.table.name, {})
-        )
-        for each in tables
-    }
-    prepared = merge.failures.attempt(calls)
-    ready = {name: made for name, made in prepared.items() if made is not None}
-    work = Work(
-        {},
-        {name: _commits(merge, made, calls[name]) for name, made in ready.items() if made.rewrite is not None},
-        sum(made.changes for made in ready.values()),
-        {name: made.contradictions for name, made in ready.items()},
-        {name: made.columns for name, made in ready.items()},
-    )
-    return _joined([work, *_plan_by_spark(merge, set(prepared) - set(ready))])
+def _composed(call: Callable[[], tuple[Rewrite | None, bool]]) -> Rewrite | None:
+    return call()[0]
 
 
-def _plan_by_spark(merge: Merge, tables: set[str]) -> list[Work]:
-    """Compute the writes of mirrors with Spark."""
-    while tables := tables - set(merge.failures.errors):
-        from txloom.steps.merge import spark_merge
-
-        targets = merge.pipeline.targets.model_copy(update={"aggregates": ()})
-        pipeline = _mirroring(merge.pipeline.model_copy(update={"targets": targets}), tables)
-        if (work := spark_merge.plan(replace(merge, pipeline=pipeline))) is not None:
-            return [work]
-    return []
+def _rewritten(call: Callable[[], TableMerge | None]) -> Rewrite | None:
+    made = call()
+    return None if made is None else made.rewrite
 
 
-def _commits(merge: Merge, made: TableMerge, again: Callable[[], TableMerge | None]) -> Callable[[], None]:
+def _commit_again(
+    merge: Merge, table: str, rewrite: Rewrite, again: Callable[[], Rewrite | None]
+) -> Callable[[], None]:
     """Return the call that commits a table's merge; a repeated call computes it anew, as other files are there then."""
-    at_hand: list[TableMerge | None] = [made]
+    at_hand: list[Rewrite | None] = [rewrite]
 
     def commit() -> None:
         prepared = at_hand.pop() if at_hand else again()
-        if prepared is None or prepared.rewrite is None:
-            raise WriteConflict(f"{merge.paths.table(made.row_table.current)}: others wrote there; run the step again")
-        prepared.rewrite.commit(vars(merge.target))
+        if prepared is None:
+            raise WriteConflict(f"{merge.paths.table(table)}: others wrote there; run the step again")
+        prepared.commit(vars(merge.target))
 
     return commit
 
 
-def _joined(works: Sequence[Work]) -> Work:
-    """Return several works as one."""
+def _plan_by_spark(merge: Merge, tables: Tables) -> Work:
+    """Compute the writes of some tables and of their documents with Spark; those that fail are left out."""
+    while tables := tables - _together(merge.pipeline, set(merge.failures.errors)):
+        from txloom.steps.merge import spark_merge
+
+        others = {*merge.pipeline.current_tables, *(each.table.name for each in row_tables(merge.pipeline))}
+        pipeline = _only(merge.pipeline, failed=others - tables)
+        if (work := spark_merge.plan(replace(merge, pipeline=pipeline))) is not None:
+            return work
+    return Work({}, {}, 0, {}, {})
+
+
+def _joined(some: Work, others: Work) -> Work:
+    """Return the work of both."""
     return Work(
-        {name: call for work in works for name, call in work.documents.items()},
-        {name: call for work in works for name, call in work.rows.items()},
-        sum(work.changes for work in works),
-        {name: texts for work in works for name, texts in work.contradictions.items()},
-        {name: columns for work in works for name, columns in work.columns.items()},
+        {**some.documents, **others.documents},
+        {**some.rows, **others.rows},
+        some.changes + others.changes,
+        {**some.contradictions, **others.contradictions},
+        {**some.columns, **others.columns},
     )
-
-
-def _plan_together(merge: Merge) -> Work | None:
-    """Compute all writes of a merge, in this process when the changes are few, else with Spark.
-
-    Returns None where a table failed: the caller then plans again without it and its documents.
-    """
-    tables = row_tables(merge.pipeline)
-    size = partial(local_merge.size, merge.paths, target=merge.target, gone=merge.gone)
-    sizes = merge.failures.attempt({row_table.table.name: partial(size, row_table) for row_table in tables})
-    if len(sizes) < len(tables):
-        return None
-    known = [size for size in sizes.values() if size is not None]
-    if len(known) == len(sizes) and sum(known) <= arrow_tables.LOCAL_ROWS:
-        return _plan_locally(merge)
-    from txloom.steps.merge import spark_merge
-
-    return spark_merge.plan(merge)
-
-
-def _plan_locally(merge: Merge) -> Work | None:
-    pipeline, paths, target = merge.pipeline, merge.paths, merge.target
-    tables_by_name = {row_table.table.name: row_table for row_table in row_tables(pipeline)}
-    prepare = local_merge.prepare
-    calls = {
-        name: partial(prepare, paths, row_table, target, merge.gone.get(name, {}))
-        for name, row_table in tables_by_name.items()
-    }
-    changes = merge.failures.attempt(calls)
-    if len(changes) < len(tables_by_name):
-        return None
-    documents = {}
-    for aggregate in pipeline.targets.aggregates:
-        path = paths.table(aggregate.current)
-        if (
-            watermark_of(path) < target
-            and (documents_of := local_merge.documents(pipeline, aggregate, changes)) is not None
-        ):
-            key = pipeline.table(aggregate.root).key
-            documents[aggregate.current] = partial(_write, merge, path, documents_of, key)
-    rows = {
-        name: partial(_write, merge, change.path, change.effects, change.row_table.key, change.within())
-        for name, change in changes.items()
-        if change.effects is not None
-    }
-    contradictions = {name: change.contradictions for name, change in changes.items()}
-    after = {name: change.columns for name, change in changes.items()}
-    return Work(documents, rows, sum(change.changes for change in changes.values()), contradictions, after)
-
-
-def _write(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...], within: Within | None = None) -> None:
-    """Merge effects that this process holds: by rewriting files, else by delta-rs into a small table, else by Spark."""
-    if rewrite_merge.written(path, effects, key, vars(merge.target)):
-        return
-    if small_merge.is_small(path):
-        small_merge.merge(path, effects, key, vars(merge.target), within)
-        return
-    from txloom.steps.merge import spark_merge
-
-    spark_merge.write_held(merge, path, effects, key, within)

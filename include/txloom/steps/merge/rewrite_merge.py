@@ -1,25 +1,24 @@
 """Merge one row table by rewriting the files that hold its changed rows, in pieces that fit into memory.
 
-The rules are those of `local_merge` and `spark_merge`: `fold`, and `recompute` where a change is late. A table is read
-and written piece by piece, so that memory is bounded however many changes there are.
+The rules are those of `spark_merge`: `fold`, and `recompute` where a change is late. A table is read and written piece
+by piece, so that memory is bounded however many changes there are.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from txloom.arrow_types import AnyArray
 from txloom.current.folding.column_nulling import Columns, Gone
 from txloom.steps.merge.merge_source import Source
-from txloom.steps.merge.piece_merge import Pieces, fold_at_once, replace_rows
+from txloom.steps.merge.piece_merge import Pieces, fold_at_once
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
-from txloom.storage.rewriting import pieces
-from txloom.storage.rewriting.changed_keys import ChangedKeys, Values
+from txloom.storage.rewriting import pieces, taken_out
+from txloom.storage.rewriting.changed_keys import ChangedKeys
 from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.rewriting.table_files import TableFile
 from txloom.storage.targets import history_reader, schemas
@@ -32,7 +31,7 @@ SMALL_BYTES = 32 << 20
 """Bytes of changes up to which several tables are worked on at once; of larger ones, one after the other."""
 REWRITE_BYTES = 1 << 30
 """The most bytes of files that are rewritten; of more, Spark marks the rows that change."""
-_LARGE = threading.RLock()
+ALONE = threading.RLock()
 """Held by the table that is large; it may be taken twice, by the new changes and by the history of a late one."""
 
 
@@ -46,6 +45,7 @@ class TableMerge:
         changes: how many changes of history are applied.
         columns: which columns are gone after it; None: as before.
         contradictions: JSON texts (`txloom.current.folding.contradictions`).
+        touched: by the columns that hold it, the keys of the documents to which changed rows belong or belonged.
     """
 
     row_table: RowTable
@@ -53,6 +53,7 @@ class TableMerge:
     changes: int = 0
     columns: Columns | None = None
     contradictions: list[str] = field(default_factory=list)
+    touched: Mapping[Sequence[str], pa.Table] = field(default_factory=dict)
 
 
 def prepare(
@@ -61,15 +62,17 @@ def prepare(
     row_table: RowTable,
     target: Watermark,
     gone: Mapping[str, Gone],
+    parents: Iterable[Sequence[str]] = (),
 ) -> TableMerge | None:
     """Compute a table's merge and write its files, without a commit; None where Spark has to make it.
 
     Args:
         session: opens a Spark session, where its tasks fold pieces.
         paths: the tables of the pipeline.
-        row_table: a mirror.
+        row_table: the table.
         target: the watermark to bring it to.
         gone: columns that its source dropped before.
+        parents: columns of it that hold the key of a document to which its rows belong, for each aggregate that has it.
     """
     path = paths.table(row_table.current)
     reached = watermark_of(path)
@@ -77,7 +80,10 @@ def prepare(
     count, late, truncates = history_reader.count(paths, row_table, where, history_reader.late(reached))
     if not count:
         return TableMerge(row_table)
-    source, rewrite = Source(paths, row_table, reached, where), Rewrite.of(path, row_table.key)
+    source = Source(
+        paths, row_table, reached, where, parents=[tuple(key) for key in dict.fromkeys(map(tuple, parents))]
+    )
+    rewrite = Rewrite.of(path, row_table.key)
     with ExitStack() as stack:
         changes, row_bytes = _read(source, stack)
         if late:
@@ -86,47 +92,18 @@ def prepare(
         columns = source.columns(changes, gone)
         is_empty = not rewrite.files.files
         keys = ChangedKeys({}) if is_empty else _keys(source, changes, columns, truncated=bool(truncates))
-        held = rewrite.holding(keys)
-        if not _may_rewrite(held):
+        held = taken_out.holding(session, rewrite, keys)
+        if not may_rewrite(held):
             return None
-        merge = TableMerge(row_table, rewrite, count, columns)
         if changes is None:
-            merge.contradictions = Pieces(session, source, held, keys, columns, row_bytes).fold_into(rewrite)
+            folded = Pieces(session, source, held, keys, columns, row_bytes).fold_into(rewrite)
         else:
-            merge.contradictions = fold_at_once(rewrite, source, _taken_out(rewrite, held, keys), changes)
-        return merge
+            folded = fold_at_once(rewrite, source, taken_out.taken_out(session, rewrite, held, keys), changes)
+        touched = dict(zip(source.parents, folded.touched, strict=True))
+        return TableMerge(row_table, rewrite, count, columns, folded.contradictions, touched)
 
 
-def written(path: str, effects: pa.Table, key: Sequence[str], metadata: Mapping[str, object]) -> bool:
-    """Apply net effects that this process holds in one commit; return False where files cannot be rewritten.
-
-    Args:
-        path: the table's path.
-        effects: at most one row for each key, with the table's columns and `_txloom_deleted`.
-        key: the key's columns.
-        metadata: the commit's userMetadata. There is a commit also where no row changes.
-
-    Raises:
-        LeaseTaken: another run holds the lease.
-        CommitFailedError: another commit came first (`txloom.storage.delta.retry`).
-    """
-    rewrite = Rewrite.of(path, key)
-    columns: dict[str, AnyArray] = {name: effects.column(name).combine_chunks() for name in key}
-    keys = ChangedKeys({name: Values.of([column], column.type) for name, column in columns.items()})
-    held = rewrite.holding(keys)
-    if not _may_rewrite(held):
-        return False
-    replace_rows(rewrite, _taken_out(rewrite, held, keys), effects)
-    rewrite.commit(metadata)
-    return True
-
-
-def _taken_out(rewrite: Rewrite, held: Sequence[TableFile], keys: ChangedKeys) -> pa.Table:
-    """Take the rows that may change out of their files, and return them."""
-    return pa.concat_tables([rewrite.files.schema.empty_table(), *rewrite.take_out(held, keys)])
-
-
-def _may_rewrite(held: Sequence[TableFile]) -> bool:
+def may_rewrite(held: Sequence[TableFile]) -> bool:
     """Return whether files may be rewritten: they are few enough, and delta-rs can remove them."""
     return all(file.can_be_removed for file in held) and sum(file.size for file in held) <= REWRITE_BYTES
 
@@ -142,7 +119,7 @@ def _read(source: Source, stack: ExitStack) -> tuple[pa.Table | None, int]:
         rows, size = rows + part.num_rows, size + part.nbytes
         if size > SMALL_BYTES and not is_alone:
             is_alone = True
-            stack.enter_context(_LARGE)
+            stack.enter_context(ALONE)
         if size > pieces.AT_ONCE_BYTES:
             return None, size // max(rows, 1)
     return pa.concat_tables(read), size // max(rows, 1)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-import pyarrow as pa
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,7 +12,6 @@ from txloom.current.folding.column_nulling import Columns, Gone
 from txloom.steps.merge.contradictions import MOST_CONTRADICTIONS
 from txloom.steps.merge.merge_plan import Merge, Work
 from txloom.storage.delta import spark_tables
-from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.delta.sql import spark_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
@@ -72,21 +70,6 @@ def _contradictions(effects: DataFrame | None) -> list[str]:
         return []
     rows = effects.where("_txloom_evidence is not null").select("_txloom_evidence").limit(MOST_CONTRADICTIONS)
     return [row[0] for row in rows.collect()]
-
-
-def write_held(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...], within: Within | None = None) -> None:
-    """Merge effects that the driver holds into a large table, in one commit; a repeated call changes nothing.
-
-    Args:
-        merge: its target is the watermark of the commit.
-        path: the table.
-        effects: rows in the schema of the table and `_txloom_deleted`.
-        key: the columns by which rows are matched.
-        within: the partitions that the effects concern; None: any.
-    """
-    prune = spark_fold.naming(key[0], effects.column(key[0]).unique().to_pylist()) + spark_fold.only_within(within)
-    frame = spark_tables.frame_of(merge.spark(), effects)
-    spark_fold.merge(path, frame, key, prune=prune, metadata=merge.target.to_json())
 
 
 def prepare(

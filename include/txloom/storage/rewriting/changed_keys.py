@@ -78,6 +78,12 @@ class ChangedKeys:
         """Name the columns once."""
         object.__setattr__(self, "columns", list(dict.fromkeys([*self.values, *self.filled])))
 
+    @classmethod
+    def of(cls, keys: pa.Table) -> "ChangedKeys":
+        """Return the rows with one of some keys, in columns of these names."""
+        columns: dict[str, AnyArray] = {name: keys.column(name).combine_chunks() for name in keys.column_names}
+        return cls({name: Values.of([column], column.type) for name, column in columns.items()})
+
     def may_be_in(self, file: TableFile) -> bool:
         """Return whether the bounds of a file allow that it has a row that may change."""
         if self.everything or self.filled:

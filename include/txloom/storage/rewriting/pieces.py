@@ -25,7 +25,7 @@ from txloom.storage.rewriting.table_files import comparable, has_order
 
 FOLDER = "_txloom_pieces"
 """The folder of pieces in that of a table: readers and VACUUM leave it alone."""
-AT_ONCE_BYTES = int(os.environ.get("TXLOOM_MERGE_BYTES", str(256 << 20)))
+AT_ONCE_BYTES = int(os.environ.get("TXLOOM_MERGE_BYTES", str(128 << 20)))
 """Bytes of Arrow rows up to which they are not cut into pieces; folding takes about four times as much memory."""
 PIECE_BYTES = 64 << 20
 """Bytes of Arrow rows in a piece: less memory is touched for the first time than with larger ones, in half the time."""

@@ -43,12 +43,9 @@ class Rewrite:
         """
         return cls(TableFiles.open(path), key)
 
-    def holding(self, keys: ChangedKeys) -> list[TableFile]:
-        """Return the files that hold a row that may change; only columns of keys are read."""
-        likely = [file for file in self.files.files if keys.may_be_in(file)]
-        if keys.everything:
-            return likely
-        return [file for file in likely if pc.any(keys.among(self.files.read(file, keys.columns))).as_py()]
+    def likely(self, keys: ChangedKeys) -> list[TableFile]:
+        """Return the files that may hold a row that may change, as their bounds say."""
+        return [file for file in self.files.files if keys.may_be_in(file)]
 
     @property
     def added(self) -> list[DataFile]:
@@ -58,6 +55,22 @@ class Rewrite:
     def adopt(self, files: Iterable[DataFile]) -> None:
         """Take over files of the table that another process has written for it."""
         self._added += files
+
+    def remove(self, files: Iterable[TableFile]) -> None:
+        """Remove files, of whose rows all that stay are in adopted ones."""
+        self._removed += files
+
+    def after(self) -> list[TableFile]:
+        """Return the files that the table has after the commit; those written for it so far say no bounds."""
+        removed = {file.path for file in self._removed}
+        kinds = {name: self.files.schema.field(name).type for name in self.files.partition_columns}
+        written = [
+            TableFile(
+                each.path, each.size, {name: _typed(each.partition[name], kind) for name, kind in kinds.items()}, {}
+            )
+            for each in self._added
+        ]
+        return [file for file in self.files.files if file.path not in removed] + written
 
     def take_out(self, held: Sequence[TableFile], keys: ChangedKeys) -> Iterator[pa.Table]:
         """Yield, file by file, the rows that may change; what else the files hold is written into others at once."""
@@ -98,6 +111,11 @@ class Rewrite:
             list(self.files.partition_columns),
             commit_properties=commit_properties(metadata=metadata, only_next=True),
         )
+
+
+def _typed(text: str | None, kind: pa.DataType) -> Any:
+    """Return a partition's value that the log has as text."""
+    return pa.scalar(text, pa.string()).cast(kind).as_py()
 
 
 def _parts(rows: pa.Table) -> Iterator[pa.Table]:

@@ -1,7 +1,7 @@
 """The data files of one version of a Delta table: which there are, the bounds of their values, their rows."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -100,6 +100,31 @@ class TableFiles:
             count = opened.metadata.num_rows
         rows = self.conformed(rows, file, chosen_schema, count)
         return rows if file.kept is None else rows.filter(file.kept)
+
+    def chosen(
+        self, file: TableFile, columns: Sequence[str], choose: Callable[[pa.Table], pa.BooleanArray]
+    ) -> pa.Table:
+        """Return some rows of a file that are still there; row groups without one of them are not read whole.
+
+        columns: by which the rows are chosen. choose: says which, of rows with these columns.
+        """
+        deciding = pa.schema([self.schema.field(name) for name in columns])
+        with self.opened(file) as opened:
+            stored, about = set(opened.schema_arrow.names), opened.metadata
+            read = opened.read([name for name in deciding.names if name in stored])
+            is_chosen = choose(self.conformed(read, file, deciding, about.num_rows))
+            if file.kept is not None:
+                is_chosen = pc.and_(is_chosen, file.kept)
+            sizes = [about.row_group(number).num_rows for number in range(about.num_row_groups)]
+            starts = np.cumsum([0, *sizes[:-1]]).tolist()
+            parts = [is_chosen.slice(start, size) for start, size in zip(starts, sizes, strict=True)]
+            groups = [number for number, part in enumerate(parts) if part.true_count]
+            if not groups:
+                return self.schema.empty_table()
+            rows = opened.read_row_groups(groups, [name for name in self.schema.names if name in stored])
+        count = sum(sizes[number] for number in groups)
+        rows = self.conformed(rows, file, self.schema, count)
+        return rows.filter(pa.chunked_array([parts[number] for number in groups]))
 
     def conformed(self, rows: pa.Table, file: TableFile, schema: pa.Schema, count: int) -> pa.Table:
         """Return rows of a file in a schema: with the values of its partition, and null where the file has no column.

@@ -74,68 +74,68 @@ def late(merged: Watermark) -> str:
     return f"_txloom_csn <= {merged.valid_through} and _txloom_release > {merged.release}"
 
 
-def chosen(paths: TablePaths, row_table: RowTable, where: str, only: str = "") -> pa.Table:
+def chosen(paths: TablePaths, row_table: RowTable, where: str) -> pa.Table:
     """Return some changes of a table.
 
     Args:
         paths: where the tables are.
         row_table: the table.
         where: a SQL condition on the rows of its history.
-        only: a single column to return, for a mirror; "": all.
 
     Returns:
         the changes in the schema of a mirror's history. A column that was declared after the history was written is
         null; without a history table there is no row.
     """
-    schema = schemas.changes_schema(row_table.table)
-    if row_table.mirror is not None:
-        rows_read = arrow_tables.select(
-            paths.table(row_table.mirror.history), f"select {only or '*'} from t where {where}"
-        )
-        if not rows_read.column_names:
-            return schema.empty_table()
-        return (
-            rows_read
-            if only or set(schema.names) <= set(rows_read.column_names)
-            else arrow_tables.conform(rows_read, schema)
-        )
-    assert row_table.aggregate is not None
-    field = dict(schemas.members_of(row_table.aggregate))[row_table.table.name]
-    shared = ", ".join(SHARED)
-    rows = arrow_tables.select(
-        paths.table(row_table.aggregate.history), f'select {shared}, "{field}" from t where {where}'
-    )
-    return changes_of(rows, row_table)
+    nothing = schemas.changes_schema(row_table.table).empty_table()
+    return pa.concat_tables([nothing, *parts(paths, row_table, where)])
 
 
 def parts(
     paths: TablePaths, row_table: RowTable, where: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:
-    """Return the rows of `chosen` for a mirror part by part, as they are read.
+    """Return the rows of `chosen` part by part, as they are read.
 
-    columns: the only ones that are read, others are null then; None: all.
+    columns: the only ones of a mirror that are read, others are null then; None: all.
     """
     schema = schemas.changes_schema(row_table.table)
-    read = "*" if columns is None else ", ".join(map(sql_name, dict.fromkeys(columns)))
+    if row_table.mirror is None:
+        read = ", ".join(map(sql_name, [*SHARED, row_table.field]))
+    else:
+        read = "*" if columns is None else ", ".join(map(sql_name, dict.fromkeys(columns)))
     try:
         table = opened(paths.table(row_table.history))
     except TableNotFoundError:
         return iter(())
     batches = arrow_tables.batches({"t": table}, f"select {read} from t where {where}")
-    return (arrow_tables.conform(rows, schema) for rows in batches)
+    return (arrow_tables.conform(changes_of(rows, row_table), schema) for rows in batches)
 
 
 def edges(paths: TablePaths, row_table: RowTable, column: str, where: str) -> list[tuple[Any, Any]]:
-    """Return the distinct pairs of values that a key column of a mirror has before and after changes of it.
+    """Return the distinct pairs of values that a key column has before and after changes of it.
 
     where: a SQL condition on rows of its history.
     """
     before, after = f"get_field(_txloom_before, {text_literal(column)})", sql_name(column)
     if column in names.POSITION:
         return []
+    if row_table.mirror is None:
+        return _nested_edges(paths, row_table, column, where)
     sql = f"select distinct {before} as old, {after} as new from t where _txloom_op = 'U' and {before} <> {after}"
     rows = arrow_tables.select(paths.table(row_table.history), f"{sql} and {where}").to_pylist()
     return [(row["old"], row["new"]) for row in rows]
+
+
+def _nested_edges(paths: TablePaths, row_table: RowTable, column: str, where: str) -> list[tuple[Any, Any]]:
+    """Return the same for a table whose changes lie in an aggregate's history."""
+    pairs = list[pa.Table]()
+    for changes in parts(paths, row_table, where):
+        old = pc.struct_field(changes.column("_txloom_before").combine_chunks(), [column])
+        images = changes.select(["_txloom_op", column]).rename_columns(["op", "new"]).append_column("old", old)
+        is_edge = pc.and_(
+            pc.equal(images.column("op"), pa.scalar("U")), pc.not_equal(images.column("old"), images.column("new"))
+        )
+        pairs.append(images.filter(is_edge).group_by(["old", "new"]).aggregate([]))
+    return [(row["old"], row["new"]) for part in pairs for row in part.to_pylist()]
 
 
 def changes_of(rows: pa.Table, row_table: RowTable) -> pa.Table:
@@ -184,8 +184,10 @@ def count(paths: TablePaths, row_table: RowTable, where: str, is_late: str) -> t
 def absent(paths: TablePaths, row_table: RowTable, where: str) -> set[str]:
     """Return the declared columns that some insert lacks, of the rows of history for which a SQL condition holds."""
     condition = where if row_table.mirror is None else f"({where}) and _txloom_absent is not null"
-    rows = chosen(paths, row_table, condition, only="_txloom_absent")
-    return set(cast("list[str]", pc.list_flatten(rows.column("_txloom_absent")).unique().to_pylist()))
+    names_ = set[str]()
+    for rows in parts(paths, row_table, condition, ["_txloom_absent"]):
+        names_ |= set(cast("list[str]", pc.list_flatten(rows.column("_txloom_absent")).unique().to_pylist()))
+    return names_
 
 
 def csn_at(paths: TablePaths, time: datetime) -> int:

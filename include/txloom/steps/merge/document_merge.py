@@ -1,0 +1,230 @@
+"""Compose the documents that a merge touches, of the rows that their tables have after it, and write them.
+
+Nothing of the merge need be committed: the rows are read from the files that it leaves and from those that it wrote.
+Documents are composed at once where their rows are few, else piece by piece, as tables are (`piece_merge`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config.models.pipeline import Aggregate, Pipeline
+from txloom.current.documents.compose import Member, compose, distinct_keys
+from txloom.steps.merge.piece_merge import SAMPLE, TASK_BYTES
+from txloom.steps.merge.rewrite_merge import ALONE, SMALL_BYTES, TableMerge, may_rewrite
+from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.data_files import DataFile
+from txloom.storage.paths import TablePaths
+from txloom.storage.rewriting import pieces, taken_out
+from txloom.storage.rewriting.changed_keys import ChangedKeys
+from txloom.storage.rewriting.pieces import Cuts, PieceFiles
+from txloom.storage.rewriting.rewrite import Rewrite
+from txloom.storage.rewriting.table_files import TableFile, TableFiles
+from txloom.storage.spark import tasks
+from txloom.storage.targets.row_tables import member_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a member after the merge.
+
+    Args:
+        parent: the columns that hold the key of a document.
+        table: the table.
+        files: its files after the merge.
+    """
+
+    parent: Sequence[str]
+    table: TableFiles
+    files: Sequence[TableFile]
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Which documents are composed, and of what.
+
+    Args:
+        key: the root's key columns.
+        columns: the root's declared columns.
+        children: the child tables.
+        touched: the keys of the documents.
+        rows: those of the root, then of each child.
+    """
+
+    key: Sequence[str]
+    columns: Sequence[str]
+    children: Sequence[Member]
+    touched: pa.Table
+    rows: Sequence[Rows]
+
+    def composed(self, touched: pa.Table, members: Sequence[pa.Table]) -> pa.Table:
+        """Return the documents of some keys that exist; members: rows of the root, then of each child."""
+        root, *children = members
+        rows = compose(touched, root, list(zip(self.children, children, strict=True)), self.key, self.columns)
+        return rows.filter(pc.invert(rows.column("_txloom_deleted")))
+
+    @cached_property
+    def files(self) -> Sequence[tuple[int, TableFile]]:
+        """The files that may hold rows of the documents, each with the number of its member."""
+        return [
+            (number, file)
+            for number, (rows, keys) in enumerate(zip(self.rows, self._keys, strict=True))
+            for file in rows.files
+            if keys.may_be_in(file)
+        ]
+
+    def read(self, number: int, file: TableFile) -> pa.Table:
+        """Return the rows of a file of a member that belong to one of the documents, and perhaps others."""
+        keys = self._keys[number]
+        return self.rows[number].table.chosen(file, keys.columns, keys.among)
+
+    @cached_property
+    def _keys(self) -> Sequence[ChangedKeys]:
+        return [ChangedKeys.of(self.touched.rename_columns(list(rows.parent))) for rows in self.rows]
+
+
+def prepare(
+    session: "Callable[[], SparkSession]",
+    paths: TablePaths,
+    pipeline: Pipeline,
+    aggregate: Aggregate,
+    merges: Mapping[str, TableMerge],
+) -> tuple[Rewrite | None, bool]:
+    """Compose the documents that a merge touches, and write their files, without a commit.
+
+    Args:
+        session: opens a Spark session, where its tasks compose pieces.
+        paths: the tables of the pipeline.
+        pipeline: the declaration.
+        aggregate: the documents.
+        merges: by table, the computed merges of its members, none of them committed.
+
+    Returns:
+        the commit in the making, None where no document is touched; and whether this could be done here: else Spark has
+        to, because it would rewrite too much.
+    """
+    root = pipeline.table(aggregate.root)
+    parents = {aggregate.root: root.key} | {child.table: child.parent_key for child in aggregate.children}
+    touched = [each for name, key in parents.items() if (each := merges[name].touched.get(tuple(key))) is not None]
+    keys = distinct_keys(touched, root.key) if touched else None
+    if keys is None or not keys.num_rows:
+        return None, True
+    rewrite, changed = Rewrite.of(paths.table(aggregate.current), root.key), ChangedKeys.of(keys)
+    held = taken_out.holding(session, rewrite, changed)
+    if not may_rewrite(held):
+        return None, False
+    rewrite.add(taken_out.taken_out(session, rewrite, held, changed, but=keys))
+    children = [member_of(pipeline.table(child.table), child) for child in aggregate.children]
+    rows_of = [_rows(paths, merges[name], key) for name, key in parents.items()]
+    _compose_into(rewrite, session, Composition(root.key, root.column_names, children, keys, rows_of))
+    return rewrite, True
+
+
+def _rows(paths: TablePaths, merge: TableMerge, parent: Sequence[str]) -> Rows:
+    """Return the rows of a member after its merge."""
+    if merge.rewrite is not None:
+        return Rows(parent, merge.rewrite.files, merge.rewrite.after())
+    table = TableFiles.open(paths.table(merge.row_table.current))
+    return Rows(parent, table, table.files)
+
+
+def _compose_into(rewrite: Rewrite, session: "Callable[[], SparkSession]", composition: Composition) -> None:
+    """Compose documents, and let a commit in the making have them."""
+    read: list[list[pa.Table]] = [[rows.table.schema.empty_table()] for rows in composition.rows]
+    size, of_files, is_alone = 0, 0, False
+    with ExitStack() as stack:
+        for number, file in composition.files:
+            rows = composition.read(number, file)
+            read[number].append(rows)
+            size, of_files = size + rows.nbytes, of_files + file.size
+            if size > SMALL_BYTES and not is_alone:
+                is_alone = True
+                stack.enter_context(ALONE)
+            if size > pieces.AT_ONCE_BYTES:
+                read.clear()
+                estimated = size * sum(file.size for _, file in composition.files) // of_files
+                _compose_pieces(rewrite, session, composition, estimated)
+                return
+        members = [pa.concat_tables(parts) for parts in read]
+        rewrite.add(arrow_tables.conform(composition.composed(composition.touched, members), rewrite.files.schema))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some documents: their keys, and the file of the rows of the root and of each child; "": there are none."""
+
+    touched: pa.Table
+    rows: Sequence[str]
+
+
+def _compose_pieces(
+    rewrite: Rewrite, session: "Callable[[], SparkSession]", composition: Composition, size: int
+) -> None:
+    """Compose documents piece by piece; size: about the bytes of their rows."""
+    tasks.prepare(compose_piece_of)
+    by_tasks = size > TASK_BYTES
+    turns = max(tasks.local_cores(), 1) if by_tasks else 1
+    least = -(-size // pieces.PIECE_BYTES)
+    sample, _ = pieces.sampled([composition.touched], SAMPLE)
+    cuts = pieces.cuts_of(sample, -(-least // turns) * turns, {})
+    shared = f"{rewrite.files.path}/{pieces.FOLDER}" if by_tasks and not tasks.local_cores() else None
+    if shared is not None:
+        pieces.clear(shared)
+    with ExitStack() as stack:
+        files = [
+            _split(stack.enter_context(PieceFiles(shared)), composition, cuts, n) for n in range(len(composition.rows))
+        ]
+        numbers = pa.array(cuts.piece_of(composition.touched.column(cuts.column)))
+        keys = (composition.touched.filter(pc.equal(numbers, pa.scalar(number))) for number in range(cuts.pieces))
+        some = [Piece(*each) for each in zip(keys, zip(*files, strict=True), strict=True) if each[0].num_rows]
+        schemas = [rows.table.schema for rows in composition.rows]
+        work = compose_piece_of(_alone(composition), rewrite.files.path, schemas)
+        made = tasks.in_tasks(session, some, work) if by_tasks else [*work(some)]
+    for added in made:
+        rewrite.adopt(added)
+
+
+def _split(files: PieceFiles, composition: Composition, cuts: Cuts, number: int) -> list[str]:
+    """Write the rows of a member into the files of the pieces, and return these."""
+    column = composition.rows[number].parent[list(composition.key).index(cuts.column)]
+    parts = (composition.read(number, file) for of, file in composition.files if of == number)
+    for rows in arrow_tables.gathered(parts, pieces.GATHERED):
+        files.write(rows, cuts.piece_of(rows.column(column)))
+    return files.closed(cuts.pieces)
+
+
+def _alone(composition: Composition) -> Composition:
+    """Return what tasks need to know: neither keys nor rows, which come with a piece."""
+    nothing = composition.touched.slice(0, 0)
+    return Composition(composition.key, composition.columns, composition.children, nothing, ())
+
+
+def compose_piece_of(
+    composition: Composition, path: str, schemas: Sequence[pa.Schema]
+) -> "Callable[[Iterable[Piece]], Iterator[list[DataFile]]]":
+    """Return what a task does: compose pieces, and yield for each the files that it wrote.
+
+    Args:
+        composition: what documents are composed of.
+        path: the table of the documents.
+        schemas: of the rows of the root, and of each child.
+    """
+
+    def compose_some(some: Iterable[Piece]) -> Iterator[list[DataFile]]:
+        for piece in some:
+            rewrite = Rewrite.of(path, composition.key)
+            members = [pieces.read(file, schema) for file, schema in zip(piece.rows, schemas, strict=True)]
+            rewrite.add(arrow_tables.conform(composition.composed(piece.touched, members), rewrite.files.schema))
+            yield rewrite.added
+
+    return compose_some
