@@ -40,6 +40,7 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import decoding
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs import lease
+from txloom.storage.spark import tasks
 
 HEAD = """
 name: club
@@ -116,12 +117,14 @@ def trips(*pairs: tuple[int, str | None]) -> Rows:
     return [{"KEY": key, "CITY": city} for key, city in pairs]
 
 
-@pytest.fixture(params=["in this process", pytest.param("by Spark", marks=pytest.mark.long)])
+@pytest.fixture(params=["in this process", "by processes", pytest.param("by Spark", marks=pytest.mark.long)])
 def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test twice: as small runs do, and as large ones do, in several buckets."""
-    if request.param == "by Spark":
+    """Run a test as small runs do, and as large ones do, in several buckets."""
+    if request.param != "in this process":
         monkeypatch.setattr(decoding, "LOCAL_BYTES", -1)
         monkeypatch.setattr(step, "BUCKET_BYTES", 1000)
+    if request.param == "by processes":
+        monkeypatch.setattr(tasks, "_is_session_open", lambda: False)
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from storage.rewriting.test_changed_keys import VALUES
 from txloom.storage.delta import arrow_tables
+from txloom.storage.rewriting import pieces
 from txloom.storage.rewriting.pieces import Cuts, PieceFiles, clear, cuts_of, read, sampled
+from txloom.storage.spark import tasks
 
 
 @given(st.data())
@@ -50,19 +52,23 @@ def test_the_column_with_the_most_values_decides() -> None:
 def test_files_give_back_what_was_written_piece_by_piece(
     tmp_path_factory: pytest.TempPathFactory, parts: list[Any], is_shared: bool
 ) -> None:
-    shared = tmp_path_factory.mktemp("lake")
+    table = tmp_path_factory.mktemp("lake")
     schema = pa.schema([("piece", pa.int64()), ("text", pa.string())])
-    with PieceFiles(str(shared) if is_shared else None) as files:
-        for part in parts:
-            rows = pa.Table.from_pylist([{"piece": piece, "text": text} for piece, text in part], schema)
-            files.write(rows, np.array([piece for piece, _ in part], np.int64))
-        for piece, file in enumerate(files.closed(6)):
-            expected = [text for part in parts for at, text in part if at == piece]
-            assert read(file, schema).column("text").to_pylist() == expected
-            assert bool(file) == bool(expected)
-        folder = Path(files._folder)
-        assert folder.is_relative_to(shared) == is_shared
-    assert not folder.exists()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(tasks.MASTER, "spark://elsewhere:7077" if is_shared else "local[2]")
+        with pieces.folder(str(table)) as folder, PieceFiles(folder) as files, PieceFiles(folder) as others:
+            for part in parts:
+                rows = pa.Table.from_pylist([{"piece": piece, "text": text} for piece, text in part], schema)
+                files.write(rows, np.array([piece for piece, _ in part], np.int64))
+                others.write(rows.slice(0, 0), np.array([], np.int64))
+            assert others.closed(6) == [""] * 6
+            for piece, file in enumerate(files.closed(6)):
+                expected = [text for part in parts for at, text in part if at == piece]
+                assert read(file, schema).column("text").to_pylist() == expected
+                assert bool(file) == bool(expected)
+            assert Path(folder).is_relative_to(table) == is_shared
+            made = Path(folder)
+    assert not made.exists() or list(made.iterdir()) == []
 
 
 @given(st.lists(st.integers(0, 7), max_size=6), st.integers(1, 9))

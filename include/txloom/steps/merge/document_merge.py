@@ -177,12 +177,10 @@ def _compose_pieces(
     least = -(-size // pieces.PIECE_BYTES)
     sample, _ = pieces.sampled([composition.touched], SAMPLE)
     cuts = pieces.cuts_of(sample, -(-least // turns) * turns, {})
-    shared = f"{rewrite.files.path}/{pieces.FOLDER}" if by_tasks and not tasks.local_cores() else None
-    if shared is not None:
-        pieces.clear(shared)
     with ExitStack() as stack:
+        folder = stack.enter_context(pieces.folder(rewrite.files.path))
         files = [
-            _split(stack.enter_context(PieceFiles(shared)), composition, cuts, n) for n in range(len(composition.rows))
+            _split(stack.enter_context(PieceFiles(folder)), composition, cuts, n) for n in range(len(composition.rows))
         ]
         numbers = pa.array(cuts.piece_of(composition.touched.column(cuts.column)))
         keys = (composition.touched.filter(pc.equal(numbers, pa.scalar(number))) for number in range(cuts.pieces))

@@ -5,6 +5,7 @@ same function folds a piece in both, and writes what becomes of it into new file
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -103,10 +104,9 @@ class Pieces:
         tasks.prepare(fold_piece_of)
         cuts, size = self._cuts()
         by_tasks = size > TASK_BYTES
-        shared = f"{rewrite.files.path}/{pieces.FOLDER}" if by_tasks and not tasks.local_cores() else None
-        if shared is not None:
-            pieces.clear(shared)
-        with PieceFiles(shared) as changes_of, PieceFiles(shared) as rows_of:
+        with ExitStack() as stack:
+            folder = stack.enter_context(pieces.folder(rewrite.files.path))
+            changes_of, rows_of = (stack.enter_context(PieceFiles(folder)) for _ in range(2))
             schema = schemas.changes_schema(self.source.row_table.table)
             whole = schema.empty_table()
             nulls = self.source.is_late or bool(self.columns.clearing)

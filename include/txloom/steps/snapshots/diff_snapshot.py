@@ -21,6 +21,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavailable, WriteConflict
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import close, finish_last
+from txloom.steps.snapshots import extract_diff_tasks
 from txloom.steps.snapshots.column_drift import note_columns, take_up
 from txloom.steps.snapshots.extract_diff import KINDS, Compared, Comparison, in_this_process
 from txloom.steps.step import Counts, Step
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 STEP = "diff_snapshot"
 BUCKET_BYTES = 16 << 20
-"""About how many bytes of files, of both sides together, a Spark task compares at once."""
+"""About how many bytes of files, of both sides together, a task compares at once."""
 NOTHING = "nothing was landed"
 
 Session = Callable[[], "SparkSession"]
@@ -52,7 +53,7 @@ Session = Callable[[], "SparkSession"]
 def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Counts:
     """Land the differences between the extracts of a date and the current tables.
 
-    Only large tables open a Spark session. A date that is not newer than the newest landed one is skipped, so that a
+    Large tables are compared by tasks. A date that is not newer than the newest landed one is skipped, so that a
     repeated call lands nothing twice.
 
     Args:
@@ -156,10 +157,8 @@ def _compared(
     written = [_write(events, transaction, paths) for events in decoding.gathered(small())]
     for name, (first, buckets) in numbers.items():
         if buckets:
-            from txloom.steps.snapshots import spark_extract_diff
-
-            parts = spark_extract_diff.in_tasks(
-                spark(), comparisons[name], paths, current[name], range(first, first + buckets), results[name]
+            parts = extract_diff_tasks.in_tasks(
+                spark, comparisons[name], paths, current[name], range(first, first + buckets), results[name]
             )
             written += parts
     _refuse(results, day, full=full)

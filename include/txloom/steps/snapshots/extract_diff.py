@@ -1,6 +1,6 @@
 """Compare a table's extract with its current rows; the differences are row events of one transaction.
 
-The same functions run on whole tables in this process and on buckets of rows in Spark's tasks.
+The same functions run on whole tables in this process and on buckets of rows in tasks.
 """
 
 from collections import Counter

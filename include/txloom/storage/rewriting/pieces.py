@@ -7,8 +7,8 @@ files that hold its keys. Keys that changes of keys connect lie in one piece.
 import os
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -22,6 +22,7 @@ from pyarrow import fs
 from txloom.arrow_types import AnyArray, AnyColumn
 from txloom.storage.paths import filesystem_of
 from txloom.storage.rewriting.table_files import comparable, has_order
+from txloom.storage.spark import tasks
 
 FOLDER = "_txloom_pieces"
 """The folder of pieces in that of a table: readers and VACUUM leave it alone."""
@@ -85,38 +86,46 @@ def cuts_of(sample: pa.Table, pieces: int, together: Mapping[str, Mapping[Any, A
     return Cuts(column, bounds, together.get(column, {}))
 
 
+@contextmanager
+def folder(path: str) -> Iterator[str]:
+    """Make a folder for pieces that is gone when the block ends.
+
+    path: of a table, in whose folder tasks on other machines read the pieces; where tasks are of this machine, they lie
+    in its folder for temporary files (TMPDIR). What a job that was killed has left there is removed: nobody else may be
+    working in it.
+    """
+    if tasks.local_cores():
+        with tempfile.TemporaryDirectory(prefix="txloom-") as made:
+            yield made
+        return
+    shared = f"{path}/{FOLDER}"
+    clear(shared)
+    filesystem, place = filesystem_of(shared)
+    filesystem.create_dir(place)
+    try:
+        yield shared
+    finally:
+        clear(shared)
+
+
 class PieceFiles:
-    """The rows of pieces, in files that are gone when the block ends."""
+    """Writes the rows of pieces into files, one for each piece."""
 
-    def __init__(self, shared: str | None = None) -> None:
-        """Make no folder yet.
-
-        shared: the folder, in the lake, in which tasks on other machines read pieces; None: that for temporary files of
-        this machine (TMPDIR).
-        """
-        self._shared, self._folder = shared, ""
-        self._stack, self._streams = ExitStack(), ExitStack()
+    def __init__(self, folder: str) -> None:
+        """Write nothing yet; folder: in which several may write."""
+        self._name = f"{folder}/{uuid.uuid4()}"
+        self._streams = ExitStack()
         self._writers = dict[int, pa.ipc.RecordBatchFileWriter]()
 
     def __enter__(self) -> "PieceFiles":
-        """Make a folder."""
-        if self._shared is None:
-            self._folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="txloom-"))
-        else:
-            self._folder = f"{self._shared}/{uuid.uuid4()}"
-            filesystem, path = filesystem_of(self._folder)
-            filesystem.create_dir(path)
-            self._stack.callback(filesystem.delete_dir, path)
+        """Begin."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Remove the files."""
-        try:
-            self._streams.close()
-        finally:
-            self._stack.close()
+        """Close the files."""
+        self._streams.close()
 
     def write(self, rows: pa.Table, numbers: npt.NDArray[np.int64]) -> None:
         """Add rows to pieces; numbers: the number of each row's piece."""
@@ -136,7 +145,7 @@ class PieceFiles:
         return [self._file(piece) if piece in self._writers else "" for piece in range(pieces)]
 
     def _file(self, piece: int) -> str:
-        return f"{self._folder}/{piece}.arrow"
+        return f"{self._name}-{piece}.arrow"
 
 
 def clear(shared: str) -> None:
