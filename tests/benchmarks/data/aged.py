@@ -39,6 +39,7 @@ from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.landing import landing_tables
 from txloom.storage.landing.change_events import with_compact_events
 from txloom.storage.paths import TablePaths, run_folder
+from txloom.storage.runs import lease as leases_of
 from txloom.storage.sources.splits import LandingPlan
 from txloom.storage.targets import history_tables, schemas
 from txloom.storage.targets.row_tables import create, create_documents, row_tables
@@ -290,6 +291,7 @@ def _write_replaced(paths: TablePaths, past: Past) -> None:
     delta_logs.age(pending, _entries(1, past, 0, buffered))
     lease = {"epoch": LANDINGS * 5, "run_id": "scheduled__before", "step": "publish", "host": "host", "pid": 4711}
     lease |= {"began": "", "acquired_at": now - APART, "released_at": now - APART}
+    small_tables.ensure(leases, system_tables.LEASES, leases_of.SHORT_LOG)
     small_tables.replace(leases, [lease], system_tables.LEASES, {})
     write_deltalake(
         DeltaTable(leases),

@@ -42,9 +42,10 @@ def everything(paths: TablePaths, where: str, dead: str) -> list[dict[str, Any]]
     st.lists(st.lists(ROWS, min_size=1, max_size=4), max_size=4),
     st.sampled_from(["true", "csn is null or csn <= 3"]),
     st.sampled_from([open_letters.DEAD, f"cause = '{COMPLETE}'"]),
+    st.sampled_from([0, open_letters.FEW]),
 )
 def test_the_same_transactions_are_given_up_as_by_reading_everything(
-    tmp_path_factory: Any, commits: list[list[dict[str, Any]]], where: str, dead: str
+    tmp_path_factory: Any, commits: list[list[dict[str, Any]]], where: str, dead: str, few: int
 ) -> None:
     folder: Path = tmp_path_factory.mktemp("given_up")
     paths = TablePaths(str(folder), "p")
@@ -59,5 +60,7 @@ def test_the_same_transactions_are_given_up_as_by_reading_everything(
     with pytest.MonkeyPatch.context() as whole:
         whole.setattr(open_letters, "_rows_of_dead", everything)
         expected = open_letters.given_up(paths, where, dead)
-    actual = open_letters.given_up(paths, where, dead)
+    with pytest.MonkeyPatch.context() as limits:
+        limits.setattr(open_letters, "FEW", few)
+        actual = open_letters.given_up(paths, where, dead)
     assert actual == expected

@@ -34,6 +34,8 @@ READ_AGAIN = SUPERSEDED.replace(" and c.landing > d.landing", " and d.kind = 'po
 """A line that could not be read while its file was incomplete, and was read again since."""
 DISMISSED = 'select 1 from x where x.landing = d.landing and x."row" = d."row"'
 
+FEW = 1_000
+"""Transactions that a query names, so that it reads no other columns of the other rows."""
 DEAD = "status <> 'released'"
 LAST = f"case when cause = '{COMPLETE}' then 0 else 1 end"
 """Orders rows of one release: where a transaction was given up and became complete in one batch, it is complete."""
@@ -50,8 +52,8 @@ def released(paths: TablePaths, transactions: Sequence[str]) -> set[tuple[str, i
 def given_up(paths: TablePaths, where: str = "true", dead: str = DEAD) -> list[dict[str, Any]]:
     """Return the transactions that were given up and not released since: id, xid, csn, newest cause; in commit order.
 
-    Of all transactions only those are held in memory that were given up, and only files are read that can hold one of
-    them, whenever it was released since.
+    Of all transactions only those are held in memory that were given up and do not plainly show a release since, and
+    only files are read that can hold one of them.
 
     Args:
         paths: where the tables are.
@@ -73,18 +75,34 @@ def given_up(paths: TablePaths, where: str = "true", dead: str = DEAD) -> list[d
 def _rows_of_dead(paths: TablePaths, where: str, dead: str) -> list[dict[str, Any]]:
     """Return the rows of transactions of which one row fulfils a condition, the newest first."""
     path = paths.table(names.TRANSACTIONS)
-    known = arrow_tables.select(path, f"select distinct transaction_id, csn from t where {dead}")
+    known = _candidates(path, where, dead)
     if not known.num_rows:
         return []
     columns = f"transaction_id, xid, csn, status, cause, release, {LAST} as last, {dead} as dead"
-    sql = f"select {columns} from t where ({where}) and {_near(known)}"
     ids = cast("AnyArray", known.column("transaction_id").unique())
+    named = f" and transaction_id in ({text_list(cast('list[str]', ids.to_pylist()))})" if len(ids) <= FEW else ""
+    sql = f"select {columns} from t where ({where}) and {_near(known)}{named}"
     read = arrow_tables.matching(path, sql, "transaction_id", ids)
     if not read.num_rows:
         return []
     newest_first = read.sort_by([("release", "descending"), ("last", "ascending")])
     rows: list[dict[str, Any]] = newest_first.drop_columns(["release", "last"]).to_pylist()
     return rows
+
+
+def _candidates(path: str, where: str, dead: str) -> pa.Table:
+    """Return id and csn of transactions that may be dead: without those whose release names the same id, xid and csn.
+
+    A csn that is unknown, or that of a part of a transaction with a GTID, can be that of a release with another one.
+    """
+    inside = f"(select * from t where ({where})"
+    is_unsure = f"csn is null or regexp_like(transaction_id, '^(?:{GTID.pattern})')"
+    is_released = f"select 1 from {inside} and status = 'released') r where"
+    is_released += " r.transaction_id = d.transaction_id and r.xid = d.xid and r.csn = d.csn"
+    sql = f"select transaction_id, csn from {inside} and ({dead})) d where"
+    return arrow_tables.select(
+        path, f"select distinct * from ({sql} {is_unsure} union all {sql} not exists ({is_released})) as both"
+    )
 
 
 def _near(dead: pa.Table) -> str:
