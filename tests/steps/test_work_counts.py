@@ -9,8 +9,9 @@ after FRESH, and GROWS says what may be more for each landing since. What GROWS 
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -112,20 +113,30 @@ class Aged:
     """How many more."""
 
 
-@pytest.fixture(scope="session", params=[9, pytest.param(33, marks=pytest.mark.long)], ids=lambda n: f"{n} landings")
-def aged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Aged:
-    """Run a pipeline for so many landings, each a cycle, with an idle cycle before it.
+@pytest.fixture(scope="session")
+def aged_by(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Aged]:
+    """Return what runs a pipeline for so many landings, each a cycle, with an idle cycle before it; once for each.
 
-    Once for the session: a doctest of this file that runs between its tests would end a module's fixture.
+    A fixture with the number as its parameter would run it anew whenever tests of another number come between.
     """
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        shop = TinyShop(tmp_path_factory.mktemp("shop"), monkeypatch)
-        try:
-            shop.cycle()
-            rounds = [{"idle": shop.idle(), "cycle": shop.cycle()} for _ in range(1, request.param)]
-        finally:
-            shop.close()
-    return Aged(rounds[FRESH - 2], rounds[-1], request.param - FRESH)
+
+    @cache
+    def run(landings: int) -> Aged:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            shop = TinyShop(tmp_path_factory.mktemp("shop"), monkeypatch)
+            try:
+                shop.cycle()
+                rounds = [{"idle": shop.idle(), "cycle": shop.cycle()} for _ in range(1, landings)]
+            finally:
+                shop.close()
+        return Aged(rounds[FRESH - 2], rounds[-1], landings - FRESH)
+
+    return run
+
+
+@pytest.fixture(params=[9, pytest.param(33, marks=pytest.mark.long)], ids=lambda n: f"{n} landings")
+def aged(request: pytest.FixtureRequest, aged_by: Callable[[int], Aged]) -> Aged:
+    return aged_by(request.param)
 
 
 def amounts(work: Work) -> dict[str, Counter[str]]:
