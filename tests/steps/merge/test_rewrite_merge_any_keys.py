@@ -47,7 +47,7 @@ CASES = st.builds(
 )
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(CASES)
 def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory: Any, case: Case) -> None:
     """Late changes and truncates, dropped columns, cleaned histories, changes of keys, rows that nobody knows."""
