@@ -22,6 +22,7 @@ from txloom.storage.delta import arrow_tables, small_merge, small_tables
 from txloom.storage.maintenance import history_retention
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
+from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.targets import history_reader, history_tables, schemas
 from txloom.storage.targets.row_tables import row_tables
 
@@ -243,6 +244,18 @@ class Keyed:
         key = self.pipeline.table(table).key
         rows = arrow_tables.select(self.paths.table(f"{table}_doc_current"), "select * from t").to_pylist()
         return {tuple(row[name] for name in key): sorted(line["id"] for line in row["lines"]) for row in rows}
+
+
+def die_behind_documents(monkeypatch: Any, paths: TablePaths) -> None:
+    """Let merges fail when their documents are written, and the tables that these are made of are not."""
+    commit = Rewrite.commit
+
+    def only_documents(rewrite: Rewrite, metadata: Mapping[str, Any]) -> None:
+        if not rewrite.files.path.endswith("_current"):
+            raise RuntimeError(f"killed before {rewrite.files.path.removeprefix(paths.warehouse)} was written")
+        commit(rewrite, metadata)
+
+    monkeypatch.setattr(Rewrite, "commit", only_documents)
 
 
 @dataclass(frozen=True)

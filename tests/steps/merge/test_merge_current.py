@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 from called import step_of
+from steps.merge.keyed import die_behind_documents
 from txloom import read
 from txloom.config import load, names
+from txloom.errors import TxloomError
 from txloom.steps.merge.merge_current import merge_current
 from txloom.storage import system_tables
 from txloom.storage.delta import arrow_tables, small_merge, small_tables
@@ -125,6 +127,31 @@ def test_a_document_goes_with_its_order_and_the_lines_wait_for_the_next_one(lake
     lake.release({40: [("orders", "I", (), (1, "Eve"))]})
     lake.merge()
     assert lake.documents() == {"Eve": [100, 101], "Bob": []}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ([("orders", "I", (), (3, "Cyd"))], [("orders", "D", (3, "Cyd"), ())], {"Ada": [100, 101], "Bob": []}),
+        ([("orders", "U", (2, "Bob"), (3, "Bob"))], [("orders", "D", (3, "Bob"), ())], {"Ada": [100, 101]}),
+        ([("lines", "I", (), (102, 2))], [("lines", "D", (102, 2), ())], {"Ada": [100, 101], "Bob": []}),
+        ([("lines", "I", (), (102, 2))], [("lines", "U", (102,), (102, 1))], {"Ada": [100, 101, 102], "Bob": []}),
+        ([("orders", "I", (), (3, "Cyd"))], [("orders", "T", (), ())], {}),
+    ],
+    ids=["a root is deleted", "a moved root is deleted", "a line is deleted", "a line moves", "roots are truncated"],
+)
+def test_documents_that_a_killed_merge_wrote_are_made_again_with_what_came_since(
+    lake: Warehouse, before: Sequence[Change], after: Sequence[Change], expected: dict[str, list[int]]
+) -> None:
+    """The rows that they were made of were not written any more, so that only the changes name them."""
+    lake.release({30: before})
+    with pytest.MonkeyPatch.context() as killed:
+        die_behind_documents(killed, lake.paths)
+        with pytest.raises(TxloomError):
+            lake.merge()
+    lake.release({40: after})
+    assert lake.merge() == 40
+    assert lake.documents() == expected
 
 
 def test_nothing_above_a_waiting_transaction_is_shown(lake: Warehouse) -> None:

@@ -89,7 +89,8 @@ def documents(
 def distinct_keys(parts: Iterable[pa.Table], key: Sequence[str]) -> pa.Table:
     """Return the distinct keys in the columns of some tables, whatever these are called; none that is null in part."""
     keys = pa.concat_tables([part.rename_columns(list(key)) for part in parts]).drop_null()
-    return keys.group_by(list(key)).aggregate([]).select(list(key))
+    # The chunks of a group_by share one buffer, which would be pickled whole with each of them.
+    return keys.group_by(list(key)).aggregate([]).select(list(key)).combine_chunks()
 
 
 def _places(rows: pa.Table, columns: Sequence[str], touched: pa.Table, key: Sequence[str]) -> Places:

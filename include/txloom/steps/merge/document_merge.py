@@ -203,7 +203,7 @@ def _split(files: PieceFiles, composition: Composition, cuts: Cuts, number: int)
 
 def _alone(composition: Composition) -> Composition:
     """Return what tasks need to know: neither keys nor rows, which come with a piece."""
-    nothing = composition.touched.slice(0, 0)
+    nothing = composition.touched.schema.empty_table()
     return Composition(composition.key, composition.columns, composition.children, nothing, ())
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from txloom.current.documents.compose import distinct_keys
 from txloom.current.folding.column_nulling import Columns, of_all_rows
+from txloom.current.folding.value_sources import Images
 from txloom.steps.merge.contradictions import MOST_CONTRADICTIONS
 from txloom.steps.merge.merge_source import Source, columns_from
 from txloom.storage.delta import arrow_tables
@@ -75,8 +76,21 @@ def fold_at_once(rewrite: Rewrite, source: Source, rows: pa.Table, changes: pa.T
     rewrite.add(pa.concat_tables([others(rows, effects, rewrite.key), arrow_tables.conform(alive, rows.schema)]))
     evidence = cast("list[str]", effects.column("_txloom_evidence").drop_null().to_pylist())
     replaced = among(rows, effects, rewrite.key) if source.parents else rows
-    touched = [distinct_keys([replaced.select(list(key)), alive.select(list(key))], key) for key in source.parents]
+    touched = [
+        distinct_keys([replaced.select(list(key)), alive.select(list(key)), *_named(rows, changes, key)], key)
+        for key in source.parents
+    ]
     return Folded(evidence[:MOST_CONTRADICTIONS], touched)
+
+
+def _named(rows: pa.Table, changes: pa.Table, columns: Sequence[str]) -> list[pa.Table]:
+    """Return some columns as changes name them, before and after; what one image leaves out, it has from the other.
+
+    A merge that was killed behind its documents has shown rows there that the table never got: where they are gone by
+    now, nothing else says to which documents they belong.
+    """
+    images = Images.of(rows, changes, columns, columns)
+    return [columns_from(side, columns) for side in (images.before, images.after)]
 
 
 @dataclass(frozen=True)
