@@ -173,10 +173,8 @@ def _compose_pieces(
     """Compose documents piece by piece; size: about the bytes of their rows."""
     tasks.prepare(compose_piece_of)
     by_tasks = size > TASK_BYTES
-    turns = max(tasks.local_cores(), 1) if by_tasks else 1
-    least = -(-size // pieces.PIECE_BYTES)
     sample, _ = pieces.sampled([composition.touched], SAMPLE)
-    cuts = pieces.cuts_of(sample, -(-least // turns) * turns, {})
+    cuts = pieces.cuts_of(sample, pieces.number_for(size, by_tasks=by_tasks), {})
     with ExitStack() as stack:
         folder = stack.enter_context(pieces.folder(rewrite.files.path))
         files = [

@@ -146,9 +146,7 @@ class Pieces:
         sample, count = pieces.sampled(keys, SAMPLE)
         together = {name: self.source.together(name) for name in key}
         size = count * self.row_bytes
-        least = -(-size // pieces.PIECE_BYTES)
-        turns = max(tasks.local_cores(), 1) if size > TASK_BYTES else 1
-        return pieces.cuts_of(sample, -(-least // turns) * turns, together), size
+        return pieces.cuts_of(sample, pieces.number_for(size, by_tasks=size > TASK_BYTES), together), size
 
 
 def fold_piece_of(

@@ -70,15 +70,11 @@ def without(pipeline: Pipeline, failures: Failures) -> Pipeline:
 
 def _together(pipeline: Pipeline, tables: Tables) -> Tables:
     """Return tables, and all that have a document in common with one of them, documents too."""
-    groups = [{each.current, *members_of(each)} for each in pipeline.targets.aggregates]
+    aggregates = pipeline.targets.aggregates
+    groups = [{each.current, *(name for name, _ in schemas.members_of(each))} for each in aggregates]
     while any(group & tables and not group <= tables for group in groups):
         tables = tables | {name for group in groups if group & tables for name in group}
     return tables
-
-
-def members_of(aggregate: Aggregate) -> Tables:
-    """Return the tables that documents are composed of."""
-    return {name for name, _ in schemas.members_of(aggregate)}
 
 
 def _only(pipeline: Pipeline, *, failed: Collection[str]) -> Pipeline:

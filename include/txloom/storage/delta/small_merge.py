@@ -12,9 +12,8 @@ from deltalake import DeltaTable
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.committing import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE
-from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.delta.read_session import opened
-from txloom.storage.delta.sql import literal, sql_name
+from txloom.storage.delta.sql import sql_name
 
 LOCAL_TABLE_BYTES = 64 << 20
 """The most bytes of data files of a current table that this process merges into."""
@@ -43,9 +42,7 @@ def _sizes(path: str) -> dict[str, int]:
     return dict(zip(*(column.to_pylist() for column in actions.columns), strict=True))
 
 
-def merge(
-    path: str, effects: pa.Table, key: Sequence[str], metadata: Mapping[str, Any], within: Within | None = None
-) -> None:
+def merge(path: str, effects: pa.Table, key: Sequence[str], metadata: Mapping[str, Any]) -> None:
     """Apply net effects to a current table in one commit; a repeated call makes a commit that changes no row.
 
     Args:
@@ -54,7 +51,6 @@ def merge(
         key: the key's columns.
         metadata: the commit's userMetadata, that is the watermark that the table has then. There is a commit also where
             no row changes.
-        within: the partitions that hold the keys before or after the merge; None: all are read.
 
     Raises:
         LeaseTaken: another run holds the lease.
@@ -66,10 +62,6 @@ def merge(
     rows = arrow_tables.conform(effects, schema).append_column("_txloom_deleted", effects.column("_txloom_deleted"))
     values = {sql_name(name): f's."{name}"' for name in schema.names}
     condition = " and ".join(f't."{name}" = s."{name}"' for name in key)
-    if within is not None:
-        column = f't."{within.column}"'
-        kind = schema.field(within.column).type
-        condition += f" and {within.condition(column, lambda value: literal(value, kind))}"
     properties = commit_properties(metadata=metadata)
     (
         table.merge(rows, condition, source_alias="s", target_alias="t", commit_properties=properties)

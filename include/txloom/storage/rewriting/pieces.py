@@ -148,6 +148,13 @@ class PieceFiles:
         return f"{self._name}-{piece}.arrow"
 
 
+def number_for(size: int, *, by_tasks: bool) -> int:
+    """Return into how many pieces so many bytes are cut; where tasks work on them, as many for each core."""
+    turns = max(tasks.local_cores(), 1) if by_tasks else 1
+    least = -(-size // PIECE_BYTES)
+    return -(-least // turns) * turns
+
+
 def clear(shared: str) -> None:
     """Remove what a job that was killed has left in a shared folder; nobody else may be working there."""
     filesystem, path = filesystem_of(shared)

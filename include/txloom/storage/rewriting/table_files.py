@@ -199,7 +199,8 @@ def _kept(table: DeltaTable) -> dict[str, pa.BooleanArray]:
     vectors = pa.table(table.deletion_vectors())
     root = table.table_uri.rstrip("/") + "/"
     selections = vectors.column("selection_vector").combine_chunks()
+    # A copy of each, because a slice would be sent to a task with the vectors of all files.
     return {
-        name.removeprefix(root): selections[number].values
+        name.removeprefix(root): pa.array(selections[number].values.to_numpy(zero_copy_only=False))
         for number, name in enumerate(cast("list[str]", vectors.column("filepath").to_pylist()))
     }

@@ -27,19 +27,21 @@ Taken = tuple[list[DataFile], pa.Table]
 def holding(session: "Session", rewrite: Rewrite, keys: ChangedKeys) -> list[TableFile]:
     """Return the files that hold a row that may change; of the others at most the columns of keys are read."""
     likely = rewrite.likely(keys)
-    if keys.everything or not _by_tasks(likely):
-        return likely if keys.everything else [*held_among(rewrite.files, likely, keys)]
+    if keys.everything:
+        return likely
+    if not _by_tasks(likely):
+        return [*_held_among(rewrite.files, likely, keys)]
 
-    def hold(some: Iterable[Sequence[TableFile]]) -> Iterator[TableFile]:
+    def hold(some: Iterable[Sequence[TableFile]]) -> Iterator[str]:
         for share in some:
-            yield from held_among(TableFiles.open(path), share, keys)
+            yield from (file.path for file in _held_among(TableFiles.open(path), share, keys))
 
     path = rewrite.files.path
-    held = {file.path for file in tasks.in_tasks(session, _shares(likely), hold)}
+    held = set(tasks.in_tasks(session, _shares(likely), hold))
     return [file for file in likely if file.path in held]
 
 
-def held_among(table: TableFiles, files: Iterable[TableFile], keys: ChangedKeys) -> Iterator[TableFile]:
+def _held_among(table: TableFiles, files: Iterable[TableFile], keys: ChangedKeys) -> Iterator[TableFile]:
     """Yield those of some files of a table that hold a row that may change."""
     return (file for file in files if keys.among(table.read(file, keys.columns)).true_count)
 

@@ -29,6 +29,8 @@ LOCAL = "local[*]"
 MASTER = "TXLOOM_SPARK_MASTER"
 T = TypeVar("T")
 R = TypeVar("R")
+_pool = threading.Lock()
+"""Held while processes work: tables that are merged in parallel do not start as many each."""
 _running = dict[str, "Sequence[Future[Any]]"]()
 """The tasks of processes, by the name of what they work on."""
 
@@ -115,7 +117,7 @@ def _is_session_open() -> bool:
 def _in_processes(items: Sequence[T], work: Callable[[Iterable[T]], Iterable[R]], processes: int) -> list[R]:
     name = f"{work.__module__.rpartition('.')[2]}.{work.__qualname__}"
     packed, futures = _packed(work), list[Future[list[R]]]()
-    with ProcessPoolExecutor(processes, _context(work), _end_with_parent) as pool:
+    with _pool, ProcessPoolExecutor(processes, _context(work), _end_with_parent) as pool:
         try:
             for item in items:
                 futures.append(pool.submit(_worked, packed, _packed(item)))

@@ -146,10 +146,9 @@ def changes_of(rows: pa.Table, row_table: RowTable) -> pa.Table:
     schema = schemas.changes_schema(row_table.table)
     if row_table.mirror is not None:
         return rows
-    assert row_table.aggregate is not None
     if not rows.num_rows:
         return schema.empty_table()
-    nested = rows.column(dict(schemas.members_of(row_table.aggregate))[row_table.table.name]).combine_chunks()
+    nested = rows.column(row_table.field).combine_chunks()
     parents, members = pc.list_parent_indices(nested), pc.list_flatten(nested)
     columns = {members.type.field(i).name: pc.struct_field(members, [i]) for i in range(members.type.num_fields)}
     changes_read = pa.table(columns | {name: rows.column(name).take(parents) for name in SHARED})
@@ -168,9 +167,7 @@ def count(paths: TablePaths, row_table: RowTable, where: str, is_late: str) -> t
     op = "_txloom_op"
     changes = "t"
     if row_table.mirror is None:
-        assert row_table.aggregate is not None
-        field = dict(schemas.members_of(row_table.aggregate))[row_table.table.name]
-        changes = f'(select unnest("{field}") as change, _txloom_csn, _txloom_release from t) u'
+        changes = f'(select unnest("{row_table.field}") as change, _txloom_csn, _txloom_release from t) u'
         op = "get_field(change, '_txloom_op')"
     path = paths.table(row_table.history)
     sums = (

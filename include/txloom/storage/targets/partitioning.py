@@ -4,19 +4,16 @@ Where no declared column can name a partition, txloom adds a column whose commen
 Arrow function computes them wherever rows are made.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.config.models.partitions import Partition
 from txloom.config.models.pipeline import Mirror, Table
 from txloom.current.partitions import kind_of, partition_of
 from txloom.events.values.scalars import arrow_type
-from txloom.storage.delta.partition_pruning import Within, within
 
 COMMENT = b"comment"
 
@@ -60,21 +57,3 @@ class Partitions:
             return rows
         values = partition_of(rows.column(self.declared.column), self.declared.unit)
         return rows.append_column(pa.field(self.column, self.kind), values)
-
-
-def concerned(partitions: Partitions, key: Sequence[str], stored: pa.Table, effects: pa.Table) -> Within | None:
-    """Return the partitions that hold keys of effects before or after the merge; None where they cannot be named.
-
-    A change seldom shows the partition of its row before; the stored rows have it.
-
-    Args:
-        partitions: how the table is partitioned.
-        key: its key columns.
-        stored: every stored row with a key of the effects; others may be among them.
-        effects: the net effects, with the partition column and `_txloom_deleted`.
-    """
-    keys = effects.select(list(key))
-    old = stored.select(list(dict.fromkeys([*key, partitions.column])))
-    old_partitions = old.join(keys, keys=list(key), join_type="left semi").column(partitions.column)
-    new = effects.filter(pc.invert(effects.column("_txloom_deleted"))).column(partitions.column)
-    return within(partitions.column, [*old_partitions.unique().to_pylist(), *new.unique().to_pylist()])

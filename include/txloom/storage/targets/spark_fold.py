@@ -43,9 +43,7 @@ def changes_of(rows: DataFrame, row_table: RowTable) -> DataFrame:
     """Return the changes of a table in rows of the history that holds them, in the schema of a mirror's history."""
     if row_table.mirror is not None:
         return rows
-    assert row_table.aggregate is not None
-    field = dict(schemas.members_of(row_table.aggregate))[row_table.table.name]
-    change = F.explode(field).alias("change")
+    change = F.explode(row_table.field).alias("change")
     shared = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release")
     return rows.select(*shared, change).select("change.*", *shared)
 
