@@ -21,7 +21,7 @@ FORMS = ("jsonl", "csv", "parquet")
 SNAPSHOTS = ("none", "whole", "anew", "changed")
 """What a connector sends before its stream: nothing, all tables, or a part of them and then all again, unchanged or
 changed meanwhile."""
-OPERATIONS = ("backfill", "load", "rebuild", "optimize", "vacuum", "redrive", "dismiss", "clean", "die")
+OPERATIONS = ("backfill", "load", "rebuild", "optimize", "vacuum", "redrive", "dismiss", "clean", "die", "remember")
 """What happens between two runs; cleaning leaves of history what is shown alone; the buffer dies in its next run."""
 REMEMBERED = (1, 3, 50_000)
 OFF: dict[str, str] = {}

@@ -4,6 +4,7 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from random import Random
+from unittest.mock import patch
 
 from deltalake import DeltaTable
 
@@ -29,6 +30,7 @@ def run_through(lake: SmallLake, made: Play, producer: Producer | Extractor) -> 
             continue
         lake.run()
         operate(lake, made)
+        assert_what_is_open_is_known(lake)
         if made.dimensions.in_order:
             assert_newest(lake, made)
     lake.run()
@@ -52,6 +54,15 @@ def assert_newest(lake: SmallLake, made: Play) -> None:
     actual = {name: keyed(lake.rows(name, versions[name]), key) for name, key in keys(made.made).items()}
     differences = comparison.differences(expected_tables(made.made, made.sent, cut["valid_through"]), actual)
     assert not differences, f"cut {cut['cut_id']} as of {cut['valid_through']}:\n{comparison.report(differences)}"
+
+
+def assert_what_is_open_is_known(lake: SmallLake) -> None:
+    """The same is open by what maintenance wrote down as by comparing everything."""
+    letters = open_letters.open_dead_letters(lake.paths, 'landing, "row"', "order by 1, 2")
+    dead = open_letters.given_up(lake.paths)
+    with patch.object(open_letters, "known_open", return_value=None):
+        assert letters == open_letters.open_dead_letters(lake.paths, 'landing, "row"', "order by 1, 2")
+        assert dead == open_letters.given_up(lake.paths)
 
 
 def assert_every_version_is_a_state(lake: SmallLake, made: Play) -> None:

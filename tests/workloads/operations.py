@@ -99,6 +99,13 @@ def _dismiss(lake: SmallLake, made: Play) -> None:
     if open_letters.open_dead_letters(lake.paths, "kind").num_rows:
         lake.step(dismiss, None, Selection(everything=True), person="Ada", reason="no messages")
         assert not open_letters.open_dead_letters(lake.paths, "kind").num_rows
+        if made.chance.random() < 0.3:
+            lake.step(dismiss, None, Selection(everything=True), person="Ada", reason="a mistake", reopen=True)
+
+
+def _remember(lake: SmallLake, made: Play) -> None:
+    """Let maintenance write down what is open."""
+    open_letters.remember(lake.paths)
 
 
 def _clean(lake: SmallLake, made: Play) -> None:
@@ -120,5 +127,6 @@ OPERATE = {
     "optimize": _optimize,
     "rebuild": _rebuild,
     "redrive": _redrive,
+    "remember": _remember,
     "vacuum": _vacuum,
 }

@@ -21,6 +21,7 @@ LEASES = "leases"
 BACKFILLS = "backfills"
 INCIDENTS = "incidents"
 READERS = "readers"
+OPEN_DEAD_LETTERS = "open_dead_letters"
 
 PIPELINE_TABLES = (
     CHANGE_EVENTS,
@@ -44,6 +45,7 @@ PIPELINE_TABLES = (
     BACKFILLS,
     INCIDENTS,
     READERS,
+    OPEN_DEAD_LETTERS,
 )
 """The system tables, which every pipeline has; a target may not have one of these names."""
 

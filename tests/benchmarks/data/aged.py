@@ -5,9 +5,10 @@ open; a ledger of 400 days; the messages of 30 days. `TXLOOM_BENCH_AGE=0.01` sca
 
 - The tables are created by the functions of the steps. Their rows lie in files of up to a gigabyte, in the order of
   landings, as OPTIMIZE joins them night after night; those of the last half day in a small file for each commit.
-- Each table's log has the commits of 30 days and checkpoints at both ends (`data.delta_logs`).
+- Each table's log has the commits of as many days as maintenance keeps of it, and checkpoints at both ends
+  (`data.delta_logs`).
 - Events stay in change_events for ever, as the steps leave them; only messages are forgotten.
-- The plan of the buffer's batches has a file for each landing, and the buffer's state the changelogs of a day
+- The plan of the buffer's batches has a row for each landing, and the buffer's state the changelogs of a day
   (`data.aged_buffer`).
 - The result files and reports of 400 days lie beside the tables.
 
@@ -30,14 +31,17 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from benchmarks.data import aged_books, aged_past, aged_rows, delta_logs, goldengate
-from benchmarks.data.aged_past import APART, BLOCKS, LANDINGS, LEDGER_CYCLES, LOG_CYCLES, ORDERS, TODAY, Past
+from benchmarks.data.aged_past import APART, BLOCKS, LANDINGS, LEDGER_CYCLES, ORDERS, TODAY, Past
 from benchmarks.data.delta_logs import HOOKS, Entries
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
+from txloom.steps.maintenance.maintain_tables import tables_of
 from txloom.storage import system_tables
+from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.landing import landing_tables
 from txloom.storage.landing.change_events import with_compact_events
+from txloom.storage.maintenance.log_retention import KEPT, keep_log, properties_of
 from txloom.storage.paths import TablePaths, run_folder
 from txloom.storage.runs import lease as leases_of
 from txloom.storage.sources.splits import LandingPlan
@@ -57,6 +61,8 @@ LINES_OF_AN_ORDER = 5
 FIRST_CSN = BLOCKS * aged_past.NEW + 1
 """The lowest csn that no old transaction has."""
 LARGE = 1 << 30
+RETAIN = timedelta(days=7)
+"""How long old versions stay readable, by default."""
 WRITER = WriterProperties(max_row_group_size=200_000, compression="SNAPPY")
 TASKS = ("land_events", "buffer_transactions", "merge_current", "check_expectations.few", "publish")
 
@@ -137,6 +143,17 @@ def write_past(pipeline: Pipeline, paths: TablePaths) -> None:
     _write_runs(paths, past)
     _write_replaced(paths, past)
     _write_folders(paths, past)
+
+
+def maintain(pipeline: Pipeline, paths: TablePaths) -> None:
+    """Say how long each log is kept, and write down what is open, as the nightly maintenance does.
+
+    Files that no version needs are not there, so that nothing is left of a vacuum.
+    """
+    for name in tables_of(pipeline):
+        if DeltaTable.is_deltatable(paths.table(name)):
+            keep_log(paths.table(name), properties_of(name, RETAIN))
+    open_letters.remember(paths)
 
 
 def _past(pipeline: Pipeline, paths: TablePaths) -> Past:
@@ -232,17 +249,36 @@ def _write_small(path: str, recent: pa.Table, column: str) -> None:
                 write_deltalake(delta, part, mode="append", post_commithook_properties=HOOKS)
 
 
-def _age(paths: TablePaths, table: str, commits: int, past: Past, newest: int = 0) -> None:
-    """Give a table the log of 30 days; commits: how many a cycle makes. newest: cycles whose commits are there."""
+def _age(
+    paths: TablePaths,
+    table: str,
+    commits: int,
+    past: Past,
+    newest: int = 0,
+    about: Callable[[int], Mapping[str, Any]] | None = None,
+) -> None:
+    """Give a table the log that maintenance keeps of it.
+
+    Args:
+        paths: where the tables are.
+        table: its name.
+        commits: how many a cycle makes.
+        past: what lies behind the pipeline.
+        newest: cycles whose commits are there already.
+        about: the userMetadata of a commit, see `Entries`.
+    """
     version, path = DeltaTable(paths.table(table)).version(), paths.table(table)
-    recent = min(newest * commits, version - 1)
-    delta_logs.age(path, _entries(commits, past, newest), recent)
+    recent = max(min(newest * commits, version - 1), 0)
+    cycles = log_cycles(table)
+    count, before = max((cycles - newest) * commits, 1), (LANDINGS - cycles) * commits
+    last = past.until - APART * newest - timedelta(seconds=1)
+    delta_logs.age(path, Entries(count, before, last, APART / commits, about), recent)
 
 
-def _entries(commits: int, past: Past, newest: int, about: Callable[[int], Mapping[str, Any]] | None = None) -> Entries:
-    count = max((LOG_CYCLES - newest) * commits, 1)
-    before = (LANDINGS - LOG_CYCLES) * commits
-    return Entries(count, before, past.until - APART * newest - timedelta(seconds=1), APART / commits, about)
+def log_cycles(table: str) -> int:
+    """Return of how many cycles the log of a table has the commits."""
+    hours = int(properties_of(table, RETAIN)[KEPT].split()[1])
+    return min(max(round(hours / 24 * aged_past.DAY * aged_past.SCALE), 10), LANDINGS)
 
 
 def _write_runs(paths: TablePaths, past: Past) -> None:
@@ -285,10 +321,11 @@ def _write_replaced(paths: TablePaths, past: Past) -> None:
         return {"release": aged_past.release_of(landing), "landing": landing, "reached": 2**63 - 1}
 
     for table in ("orders", "lines", "whole_current"):
-        delta_logs.age(paths.table(table), _entries(1, past, 0, shown))
+        _age(paths, table, 1, past, 0, shown)
     pending, leases, incidents = (paths.table(n) for n in (names.PENDING_TRANSACTIONS, names.LEASES, names.INCIDENTS))
-    small_tables.replace(pending, [], system_tables.PENDING_TRANSACTIONS, buffered(LOG_CYCLES))
-    delta_logs.age(pending, _entries(1, past, 0, buffered))
+    follow = log_cycles(names.PENDING_TRANSACTIONS)
+    small_tables.replace(pending, [], system_tables.PENDING_TRANSACTIONS, buffered(follow))
+    _age(paths, names.PENDING_TRANSACTIONS, 1, past, 0, buffered)
     lease = {"epoch": LANDINGS * 5, "run_id": "scheduled__before", "step": "publish", "host": "host", "pid": 4711}
     lease |= {"began": "", "acquired_at": now - APART, "released_at": now - APART}
     small_tables.ensure(leases, system_tables.LEASES, leases_of.SHORT_LOG)
@@ -299,9 +336,9 @@ def _write_replaced(paths: TablePaths, past: Past) -> None:
         mode="overwrite",
         commit_properties=delta_logs.written_under({names.LEASES: lease["epoch"]}),
     )
-    delta_logs.age(leases, _entries(2 * len(TASKS), past, 0))
+    _age(paths, names.LEASES, 2 * len(TASKS), past)
     small_tables.replace(incidents, [_incident(past, n) for n in range(500)], system_tables.INCIDENTS, {})
-    delta_logs.age(incidents, _entries(1, past, 0, lambda follow: {"looked_at": (now - APART * follow).isoformat()}))
+    _age(paths, names.INCIDENTS, 1, past, 0, lambda follow: {"looked_at": (now - APART * follow).isoformat()})
     findings = [_finding(past, number, status) for number in range(200) for status in ("open", "closed")]
     small_tables.append(paths.table(names.FINDINGS), findings, system_tables.FINDINGS)
 

@@ -5,16 +5,13 @@ It begins with real batches, behind those of the past: `begin` before the first 
 
 import json
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.transaction import AddAction
+from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.data import aged_past, delta_logs
-from benchmarks.data.aged_past import APART, LANDINGS, LOG_CYCLES
+from benchmarks.data.aged_past import APART, LANDINGS, LOG_CYCLES, TODAY
 from benchmarks.data.delta_logs import HOOKS, Entries
 from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.delta import small_tables
@@ -22,8 +19,6 @@ from txloom.storage.paths import TablePaths
 
 CHANGELOGS = max(round(aged_past.DAY * aged_past.SCALE), 3)
 """Changelogs of the state, one for each batch of a day; nothing joins them while a job takes less than a minute."""
-AT_ONCE = 50_000
-"""Files that one commit adds to the plan."""
 
 
 def begin(paths: TablePaths) -> None:
@@ -71,46 +66,38 @@ def _renamed(file: Path, name: str) -> None:
 def _age_plan(paths: TablePaths) -> int:
     """Put a row for each landing of the past in front of the real ones, and return by how much their versions moved.
 
-    Each row has a file of its own, because nothing joins them.
+    Maintenance joins the files night after night: those of TODAY are small, of a row each.
     """
     plan = Path(_plan(paths))
     log, newest = plan / "_delta_log", DeltaTable(str(plan)).version()
     real = [log / f"{version:020d}.json" for version in range(2, newest + 1)]
     kept = [file.rename(file.with_suffix(".kept")) for file in real]
-    commits = _write_rows(plan, batch_plan.change_events_id(paths), _moment(paths))
+    commits = _write_rows(str(plan), batch_plan.change_events_id(paths))
     for file, place in zip(kept, real, strict=True):
         file.rename(log / f"{int(place.stem) + commits:020d}.json")
     entries = Entries(LOG_CYCLES, LANDINGS - LOG_CYCLES, _moment(paths), APART)
     return commits + delta_logs.age(str(plan), entries, len(kept))
 
 
-def _write_rows(plan: Path, change_events: str, at: datetime) -> int:
-    """Add a file for each landing of the past to the plan; return in how many commits. All files have one content."""
-    row = {"after": 0, "until": 1, "tasks": 1, "change_events": change_events}
-    content = plan / "content.unfinished"
-    pq.write_table(pa.Table.from_pylist([row], batch_plan.PLAN), content)
-    files = [f"part-00000-{number:032x}-c000.snappy.parquet" for number in range(LANDINGS)]
-    delta_logs.linked(plan, content, files)
-    millis, size = int(at.timestamp() * 1000), content.stat().st_size
-    content.unlink()
-    numbered, commits = iter(enumerate(files)), 0
-    while some := list(islice(numbered, AT_ONCE)):
-        actions = [AddAction(name, size, {}, millis, True, _stats(number, change_events)) for number, name in some]
-        table = DeltaTable(str(plan))
-        table.create_write_transaction(actions, "append", table.schema(), post_commithook_properties=HOOKS)
-        commits += 1
-    return commits
+def _write_rows(plan: str, change_events: str) -> int:
+    """Add a row for each landing of the past to the plan; return in how many commits."""
+    rows = [
+        {"after": number, "until": number + 1, "tasks": 1, "change_events": change_events} for number in range(LANDINGS)
+    ]
+    table = pa.Table.from_pylist(rows, batch_plan.PLAN)
+    parts = [
+        table.slice(0, LANDINGS - TODAY),
+        *(table.slice(number, 1) for number in range(LANDINGS - TODAY, LANDINGS)),
+    ]
+    for part in parts:
+        write_deltalake(plan, part, mode="append", post_commithook_properties=HOOKS)
+    return len(parts)
 
 
 def _moment(paths: TablePaths) -> datetime:
     """Return when the newest row of the plan of landings was written, less a cycle."""
     newest = small_tables.query(paths.landed_files, "select max(at) as at from t")[0]["at"]
     return newest.astimezone(UTC) - APART
-
-
-def _stats(number: int, change_events: str) -> str:
-    low = f'"after":{number},"until":{number + 1},"tasks":1,"change_events":"{change_events}"'
-    return f'{{"numRecords":1,"minValues":{{{low}}},"maxValues":{{{low}}},"nullCount":{{}}}}'
 
 
 def _shift(file: Path, by: int) -> None:

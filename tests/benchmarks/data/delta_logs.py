@@ -1,7 +1,8 @@
-"""Logs of Delta tables as years of commits leave them: those of the last 30 days, and checkpoints at both ends.
+"""Logs of Delta tables as years of commits leave them: those of the last days, and checkpoints at both ends.
 
-A commit of delta-rs removes log entries that are older than Delta's retention of 30 days, as far as a checkpoint that
-is as old makes them superfluous. So a table that is written every five minutes has 8,640 entries, whatever its size.
+A commit of delta-rs removes log entries that are older than the retention of the log, by default 30 days, as far as a
+checkpoint that is as old makes them superfluous. So a table that is written every five minutes has 8,640 entries then,
+whatever its size.
 """
 
 import json

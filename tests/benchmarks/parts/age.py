@@ -109,6 +109,7 @@ def _new(folder: Path) -> None:
     goldengate.write_lines(folder / "inbox", goldengate.ROWS, 0, ["{bad"])
     for step in STEPS:
         job(step, declaration, folder / "warehouse")
+    aged.maintain(pipeline, TablePaths(str(folder / "warehouse"), pipeline.name))
 
 
 def _old(folder: Path) -> None:
@@ -126,6 +127,7 @@ def _old(folder: Path) -> None:
         if number == 2:
             aged_buffer.age(paths)
     _check(declaration, warehouse, _first_csn("old"), 3)
+    aged.maintain(pipeline, paths)
 
 
 def _check(declaration: Path, warehouse: Path, first: int, number: int) -> None:

@@ -1,5 +1,6 @@
 """A producer's mistakes through real Spark and Delta: named as findings and causes, repaired, redriven."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from shop import Shop, delete, insert, truncate, update
 from txloom.quality import findings as f
 from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
+from txloom.steps.landing import producer_checks
 from txloom.storage.views.status import status
 
 pytestmark = pytest.mark.session
@@ -177,6 +179,20 @@ def test_a_source_that_was_restored_shows_in_csns_that_jump_back_while_time_goes
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("recent", "every", "codes"), [(7, 250, [f.XID_AGAIN]), (0, 250, []), (0, 1, [f.XID_AGAIN])])
+def test_ids_are_compared_with_those_of_days_and_now_and_then_with_all(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, recent: int, every: int, codes: list[str]
+) -> None:
+    monkeypatch.setattr(producer_checks, "RECENT", timedelta(days=recent))
+    monkeypatch.setattr(producer_checks, "EVERY", every)
+    shop.commit(10, insert("orders", id=1, note="first"))
+    shop.run()
+    again = [*shop.rows_of(20, update("orders", {"id": 1}, id=1, note="second")), shop.metadata_of(20, orders=1)]
+    shop.send(*(message.replace('"x20"', '"x10"') for message in again))
+    shop.run()
+    assert [code for code, *_ in shop.findings()] == codes
+
+
 def test_transaction_ids_that_wrap_around_are_different_transactions(shop: Shop) -> None:
     """The same xid at another csn; whole at different times, each with its own rows."""
     shop.commit(10, insert("orders", id=1, note="first"))

@@ -15,6 +15,7 @@ from txloom import read
 from txloom.errors import ConfigurationError
 from txloom.steps.maintenance.maintain_tables import maintain_tables
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.maintenance.log_retention import KEPT
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.system_tables import CUTS
@@ -93,6 +94,26 @@ def test_vacuum_skips_a_table_whose_cut_or_reader_needs_files_it_would_remove(
     assert (counts["skipped"], counts["files"]) == (0, FILES)
     assert len(list(path.glob("*.parquet"))) == 1
     assert codes(lake) == [f"P{n}" for n in range(1, FILES + 1)]
+
+
+def test_vacuum_says_how_long_each_log_is_kept_once_and_for_all(lake: Lake) -> None:
+    """The ledger's for a day, a current table's for Delta's 30 days, the leases' for an hour; what is shown stays."""
+    before = watermark_of(lake.path("promo_codes")), codes(lake)
+    held = lake.pipeline.maintenance.vacuum.model_copy(update={"retain": timedelta(days=45)})
+    long = lake.pipeline.maintenance.model_copy(update={"vacuum": held})
+    lasting = Lake(lake.spark, lake.folder, lake.pipeline.model_copy(update={"maintenance": long}))
+    tables = ("ledger", "cuts", "promo_codes")
+    kept = {each: [] for each in tables}
+    for number, either in enumerate((lake, lasting, lasting)):
+        maintain(either, "vacuum", f"log{number}")
+        for each in tables:
+            kept[each].append(DeltaTable(lake.path(each)).metadata().configuration.get(KEPT))
+    hours = {each: [None if text is None else int(text.split()[1]) // 24 for text in kept[each]] for each in tables}
+    assert hours == {"ledger": [1, 1, 1], "cuts": [7, 45, 45], "promo_codes": [None, 45, 45]}
+    assert (watermark_of(lake.path("promo_codes")), codes(lake)) == before
+    versions = {each: lake.version(each) for each in tables[1:]}
+    maintain(lasting, "vacuum", "again")
+    assert {each: lake.version(each) for each in tables[1:]} == versions
 
 
 def test_an_unknown_task_is_refused(lake: Lake) -> None:

@@ -381,8 +381,9 @@ def test_reports_are_kept_as_long_as_declared(tmp_path: Path) -> None:
     shop = Shop(tmp_path, "kind: drift")
     for run in ("old", "new"):
         shop.check(run)
-    for page in (tmp_path / "shop" / "_reports" / "old").iterdir():
-        os.utime(page, (0, 0))
+    old = tmp_path / "shop" / "_reports" / "old"
+    for each in (*old.iterdir(), old):
+        os.utime(each, (0, 0))
     assert expiry.drop_run_folders(shop.paths, names.REPORTS, NOW - timedelta(days=1)) == 1
     assert [each.name for each in (tmp_path / "shop" / "_reports").iterdir()] == ["new"]
     assert expiry.drop_run_folders(shop.paths, names.REPORTS, NOW - timedelta(days=1)) == 0

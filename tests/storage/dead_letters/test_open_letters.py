@@ -1,33 +1,43 @@
-"""Transactions that were given up: few rows are read of a long table, and none is missed."""
+"""Open dead letters and transactions that were given up: few rows are read of long tables, and none is missed."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drawn import examples
 from txloom.config import names
-from txloom.storage.dead_letters import open_letters
+from txloom.storage.dead_letters import dismissals, known_open, open_letters
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.system_tables import TRANSACTIONS
+from txloom.storage.system_tables import (
+    CHANGE_EVENTS,
+    DEAD_LETTERS,
+    LANDED_FILES,
+    PENDING_TRANSACTIONS,
+    TRANSACTIONS,
+)
 from txloom.transactions.causes import COMPLETE
 
 GTID = "3e11fa47-71ca-11e1-9e33-c80aa9429562:7"
 ROWS = st.fixed_dictionaries(
     {
-        "transaction_id": st.sampled_from(["a", "b", "c", GTID]),
-        "csn": st.none() | st.integers(1, 6),
+        "transaction_id": st.sampled_from(["a", "b", GTID]),
+        "csn": st.sampled_from([None, 1, 4, 6]),
         "status": st.sampled_from(["released", "dead", "dead"]),
         "cause": st.sampled_from(["short", COMPLETE]),
     }
-).filter(lambda row: row["status"] == "dead" or row["csn"] in ((6,) if row["transaction_id"] == GTID else range(1, 7)))
+).filter(lambda row: row["status"] == "dead" or row["csn"] in ((6,) if row["transaction_id"] == GTID else (1, 4, 6)))
 """Rows of `transactions`; what was released has a csn, and that of a GTID is the highest that any part of it had."""
 
 
-def everything(paths: TablePaths, where: str, dead: str) -> list[dict[str, Any]]:
+DEAD = {"transaction_id": "a", "csn": 1, "status": "dead", "cause": "short"}
+
+
+def everything(paths: TablePaths, where: str, dead: str, known: Any) -> list[dict[str, Any]]:
     """Return what `given_up` chooses from, of one query on the whole table."""
     some = f"select transaction_id from t where {dead}"
     sql = (
@@ -37,30 +47,109 @@ def everything(paths: TablePaths, where: str, dead: str) -> list[dict[str, Any]]
     return small_tables.query(paths.table(names.TRANSACTIONS), sql)
 
 
+def remember(paths: TablePaths, release: int, landing: int) -> None:
+    """Write down what is open, after the buffer's batch of a release, which took everything up to a landing."""
+    small_tables.ensure(paths.dead_letters, DEAD_LETTERS)
+    small_tables.ensure(paths.table(names.TRANSACTIONS), TRANSACTIONS)
+    pending = paths.table(names.PENDING_TRANSACTIONS)
+    small_tables.replace(pending, [], PENDING_TRANSACTIONS, {"release": release, "landing": landing})
+    open_letters.remember(paths)
+
+
 @settings(deadline=None, max_examples=examples(40))
 @given(
-    st.lists(st.lists(ROWS, min_size=1, max_size=4), max_size=4),
+    st.lists(st.tuples(st.lists(ROWS, min_size=1, max_size=4), st.booleans()), max_size=4),
     st.sampled_from(["true", "csn is null or csn <= 3"]),
     st.sampled_from([open_letters.DEAD, f"cause = '{COMPLETE}'"]),
-    st.sampled_from([0, open_letters.FEW]),
+    st.tuples(st.sampled_from([0, open_letters.FEW]), st.sampled_from([0, 2, known_open.MOST])),
+    st.none() | st.integers(0, 16),
 )
+@example([([DEAD], False), ([DEAD | {"status": "released"}], True)], "true", open_letters.DEAD, (0, known_open.MOST), 1)
 def test_the_same_transactions_are_given_up_as_by_reading_everything(
-    tmp_path_factory: Any, commits: list[list[dict[str, Any]]], where: str, dead: str, few: int
+    tmp_path_factory: Any,
+    commits: list[tuple[list[dict[str, Any]], bool]],
+    where: str,
+    dead: str,
+    few_and_most: tuple[int, int],
+    until: int | None,
 ) -> None:
+    """What maintenance wrote down between commits, or could not for want of room, decides nothing."""
     folder: Path = tmp_path_factory.mktemp("given_up")
     paths = TablePaths(str(folder), "p")
     small_tables.ensure(paths.table(names.TRANSACTIONS), TRANSACTIONS)
     release = 0
-    for rows in commits:
-        named = []
-        for row in rows:
-            release += 1
-            named.append({**row, "xid": f"x{row['transaction_id']}", "release": release})
-        small_tables.append(paths.table(names.TRANSACTIONS), named, TRANSACTIONS)
-    with pytest.MonkeyPatch.context() as whole:
-        whole.setattr(open_letters, "_rows_of_dead", everything)
-        expected = open_letters.given_up(paths, where, dead)
     with pytest.MonkeyPatch.context() as limits:
-        limits.setattr(open_letters, "FEW", few)
-        actual = open_letters.given_up(paths, where, dead)
+        limits.setattr(known_open, "MOST", few_and_most[1])
+        for rows, is_noted in commits:
+            named = []
+            for row in rows:
+                release += 1
+                named.append({**row, "xid": f"x{row['transaction_id']}", "release": release})
+            small_tables.append(paths.table(names.TRANSACTIONS), named, TRANSACTIONS)
+            if is_noted:
+                remember(paths, release, 0)
+        with pytest.MonkeyPatch.context() as whole:
+            whole.setattr(open_letters, "_rows_of_dead", everything)
+            expected = open_letters.given_up(paths, where, dead, until)
+        limits.setattr(open_letters, "FEW", few_and_most[0])
+        actual = open_letters.given_up(paths, where, dead, until)
     assert actual == expected
+
+
+PLACE = {"file": "f", "line": 1}
+PLACES = st.fixed_dictionaries({"file": st.just("f"), "line": st.integers(1, 2)})
+IDS = st.fixed_dictionaries({"transaction_id": st.just("a"), "csn": st.sampled_from([1, 2, None])})
+EVENTS = st.one_of(
+    st.tuples(st.just("poison"), PLACES),
+    st.tuples(st.just("dead"), st.builds(lambda one, other: one | other, PLACES, IDS)),
+    st.tuples(st.just("released"), IDS.filter(lambda row: row["csn"] is not None)),
+    st.tuples(st.just("redrive"), PLACES),
+    st.tuples(st.sampled_from(["dismiss", "reopen", "remember", "remember"]), st.just({})),
+)
+
+
+@settings(deadline=None, max_examples=examples(40))
+@given(st.lists(EVENTS, max_size=12), st.sampled_from([known_open.MOST, 1]), st.integers(0, 4))
+@example([("poison", PLACE), ("dismiss", {}), ("remember", {}), ("reopen", {})], known_open.MOST, 0)
+@example([("dismiss", {}), ("redrive", PLACE), ("remember", {}), ("dead", PLACE)], known_open.MOST, 3)
+def test_the_same_dead_letters_are_open_as_by_comparing_everything(
+    tmp_path_factory: Any, events: list[tuple[str, dict[str, Any]]], most: int, late: int
+) -> None:
+    """Whatever was dead, released, landed again, dismissed and reopened, and whenever maintenance wrote it down.
+
+    late: a dead letter was landed so many landings before it was given up.
+    """
+    paths = TablePaths(str(tmp_path_factory.mktemp("open")), "p")
+    for path, schema in ((paths.dead_letters, DEAD_LETTERS), (paths.change_events, CHANGE_EVENTS)):
+        small_tables.ensure(path, schema)
+    with pytest.MonkeyPatch.context() as limits:
+        limits.setattr(known_open, "MOST", most)
+        for number, (what, row) in enumerate(events, 1):
+            happen(paths, number, what, row, late)
+            columns, order = 'landing, "row", transaction_id, csn, kind', "order by 1, 2"
+            expected = open_letters._open(paths, columns, order, None, None).to_pylist()
+            assert open_letters.open_dead_letters(paths, columns, order).to_pylist() == expected, f"after {number}"
+
+
+def happen(paths: TablePaths, number: int, what: str, row: dict[str, Any], late: int) -> None:
+    """Let something happen in a landing and the release that takes it."""
+    event = {"topic": "t", "landing": number, "row": 0, "cause": "c", **row}
+    if what == "poison":
+        small_tables.append(paths.dead_letters, [event | {"kind": "poison"}], DEAD_LETTERS)
+    elif what == "dead":
+        dead = event | {"kind": "row", "release": number, "landing": max(number - late, 1), "row": number}
+        small_tables.append(paths.dead_letters, [dead], DEAD_LETTERS)
+    elif what == "released":
+        small_tables.append(
+            paths.table(names.TRANSACTIONS), [{**row, "status": "released", "release": number}], TRANSACTIONS
+        )
+    elif what == "redrive":
+        again = {"landing": number, "topic": open_letters.REDRIVE}
+        small_tables.append(paths.landed_files, [again], LANDED_FILES)
+        small_tables.append(paths.change_events, [event | {"kind": "row"}], CHANGE_EVENTS)
+    elif what == "dismiss":
+        dismissals.dismiss(paths, "true", None, dismissals.Dismissal("ada", "known", "r", datetime.now(UTC)))
+    elif what == "reopen":
+        dismissals.reopen(paths, "true", "r")
+    else:
+        remember(paths, number, number)

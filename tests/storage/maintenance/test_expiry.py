@@ -213,7 +213,8 @@ def test_results_of_jobs_go_with_the_run_that_wrote_nothing_since(tmp_path: Path
     for run_id, age in (("old", 30), ("cleared", 30), ("new", 1)):
         ResultFile(paths, run_id, "publish").write(JobResult({"cut_id": 1}))
         file = tmp_path / "shop" / names.RUNS / run_id / "publish.json"
-        os.utime(file, ((NOW - timedelta(days=age)).timestamp(),) * 2)
+        for each in (file, file.parent):
+            os.utime(each, ((NOW - timedelta(days=age)).timestamp(),) * 2)
     ResultFile(paths, "cleared", "merge_current").write(JobResult({}))
     assert expiry.drop_run_folders(paths, names.RUNS, NOW - timedelta(days=10)) == 1
     there = {run_id: ResultFile(paths, run_id, "publish").read() for run_id in ("old", "cleared", "new")}

@@ -3,7 +3,7 @@
 Findings are rows of the table `findings`; none stops a run. A repeated check records nothing more.
 """
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.sql import text_list
+from txloom.storage.delta.sql import instant_literal, text_list
 from txloom.storage.landing import connector_snapshots
 from txloom.storage.paths import TablePaths
 
@@ -23,6 +23,8 @@ SKEW = timedelta(minutes=1)
 """How far the clocks of the source may be apart."""
 MOST = 1_000
 """Transaction ids of a landing that are compared: ids that wrap around come again one after the other."""
+RECENT, EVERY = timedelta(days=7), 250
+"""Ids are compared with those of transactions that finished since then, and at one of so many landings with all."""
 
 
 def after_landing(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: str) -> None:
@@ -84,7 +86,8 @@ def _metadata(paths: TablePaths, landing: int) -> list[Finding]:
     new = arrow_tables.select(paths.change_events, sql)
     if not new.num_rows:
         return []
-    return [*_jumped(paths, new), *_again(paths, new)]
+    since = None if landing % EVERY == 0 else datetime.now(UTC) - RECENT
+    return [*_jumped(paths, new), *_again(paths, new, since)]
 
 
 def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:
@@ -106,9 +109,10 @@ def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:
     ]
 
 
-def _again(paths: TablePaths, new: pa.Table) -> list[Finding]:
+def _again(paths: TablePaths, new: pa.Table, since: datetime | None) -> list[Finding]:
     xids = cast("list[str]", new.column("xid").slice(0, MOST).to_pylist())
-    sql = f"select xid, csn from t where csn is not null and xid in ({text_list(xids)})"
+    recent = "" if since is None else f" and finished_at >= {instant_literal(since)}"
+    sql = f"select xid, csn from t where csn is not null and xid in ({text_list(xids)}){recent}"
     same = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     earlier = {row["xid"]: row["csn"] for row in same}
     again = new.filter(pc.is_in(new.column("xid"), pa.array(list(earlier), pa.string()))).to_pylist()

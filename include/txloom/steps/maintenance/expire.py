@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 from txloom.config import names
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.dead_letters import open_letters
 from txloom.storage.maintenance import expiry, forgotten_messages
 
 
 def expire(step: Step) -> dict[str, int]:
-    """Remove old messages, ledger rows, reports, result files and replaced checkpoints.
+    """Remove old messages, ledger rows, reports, result files and replaced checkpoints; note what is open.
 
     A repeated call removes nothing more.
 
@@ -25,6 +26,7 @@ def expire(step: Step) -> dict[str, int]:
     if keep is not None and landing:
         since = forgotten_messages.forgotten(paths)
         messages = forgotten_messages.forget_messages(lambda: step.spark, paths, landing, now - keep, since)
+    open_letters.remember(paths)
     reports = now - maintenance.reports.keep
     return {
         "messages": messages,

@@ -14,7 +14,7 @@ from txloom.storage import system_tables
 from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.delta import small_tables, spark_tables
 from txloom.storage.delta.sql import text_literal
-from txloom.storage.maintenance import optimize
+from txloom.storage.maintenance import log_retention, optimize
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.runs.ledger import Entry, write_ledger
@@ -88,7 +88,8 @@ def _optimize(step: Step) -> dict[str, int]:
 def _vacuum(step: Step) -> dict[str, int]:
     """Remove files that no version within the retention needs; skip a table of which a reader needs an older version.
 
-    A vacuum takes seconds however little there is: a table without removable files is left out.
+    A vacuum takes seconds however little there is: a table without removable files is left out. A table whose log is
+    kept for another time than `log_retention` says gets the property.
     """
     pipeline, paths = step.pipeline, step.paths
     retain = pipeline.maintenance.vacuum.retain
@@ -97,6 +98,7 @@ def _vacuum(step: Step) -> dict[str, int]:
     for name in _with_plan(pipeline, paths):
         counts["tables"] += 1
         path = paths.table(name)
+        log_retention.keep_log(path, log_retention.properties_of(name, retain))
         files = optimize.removable(path, retain)
         if not files:
             continue

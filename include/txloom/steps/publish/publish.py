@@ -76,10 +76,10 @@ def _shows_anything(paths: TablePaths, reached: Watermark) -> bool:
 def _cut(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str) -> dict[str, Any]:
     finished = paths.table(names.TRANSACTIONS)
     inside = f"csn <= {reached.valid_through} and csn > {loaded_snapshots.floor(paths, reached.release)}"
-    condition = f"release <= {reached.release} and (csn is null or {inside})"
     last = small_tables.query(finished, f"select committed_at from t where csn = {reached.valid_through} limit 1")
     repaired = findings.repaired(paths, f.TWO_RUNS)
-    open_gaps = [row for row in open_letters.given_up(paths, condition) if (row["xid"], row["csn"]) not in repaired]
+    given_up = open_letters.given_up(paths, f"csn is null or {inside}", release=reached.release)
+    open_gaps = [row for row in given_up if (row["xid"], row["csn"]) not in repaired]
     gaps = [{name: row[name] for name in ("xid", "csn", "cause")} for row in open_gaps]
     gaps += _lost(pipeline, paths)
     shown = versions(paths, pipeline.current_tables)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from txloom.config import names
-from txloom.storage.dead_letters import open_letters
+from txloom.storage.dead_letters import known_open, open_letters
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.sql import text_literal
@@ -65,6 +65,7 @@ def reopen(paths: TablePaths, where: str, run_id: str) -> int:
     chosen = {(row["landing"], row["row"]) for row in _dismissed(paths, 'landing, "row"', where).to_pylist()}
     kept = [row for row in rows if (row["landing"], row["row"]) not in chosen]
     if len(kept) < len(rows):
+        known_open.forget(paths)
         small_tables.replace(path, kept, DISMISSALS, {"reopened": len(rows) - len(kept), "run_id": run_id})
     return len(rows) - len(kept)
 

@@ -9,9 +9,11 @@ import pyarrow.compute as pc
 from txloom.arrow_types import AnyArray
 from txloom.config import names
 from txloom.config.identity import GTID
+from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.dead_letters.known_open import KnownOpen, known_open, write
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.read_session import exists, opened
-from txloom.storage.delta.sql import int_list, text_list
+from txloom.storage.delta.read_session import exists, opened, reading
+from txloom.storage.delta.sql import int_list, near, text_list
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
 from txloom.transactions import metadata, reused_ids
@@ -22,9 +24,8 @@ MESSAGE = 'topic, partition, "offset", file, line, value, headers'
 """The columns that are kept of a message: its position, and the message as it came."""
 REDRIVE = f"{names.SYSTEM_PREFIX}redrive"
 """The topic under which the landings of redrives are planned."""
-RELEASED = (
-    "not exists (select 1 from t where t.transaction_id = d.transaction_id and t.csn = d.csn and t.status = 'released')"
-)
+RELEASED = "not exists (select 1 from {} where t.status = 'released' and {})"
+SAME = "t.transaction_id = d.transaction_id and t.csn = d.csn"
 SUPERSEDED = (
     "not exists (select 1 from c where c.landing in ({}) and c.landing > d.landing and c.topic = d.topic"
     " and (c.file is not distinct from d.file) and (c.line is not distinct from d.line)"
@@ -49,7 +50,9 @@ def released(paths: TablePaths, transactions: Sequence[str]) -> set[tuple[str, i
     return {(row["transaction_id"], row["csn"]) for row in rows}
 
 
-def given_up(paths: TablePaths, where: str = "true", dead: str = DEAD) -> list[dict[str, Any]]:
+def given_up(
+    paths: TablePaths, where: str = "true", dead: str = DEAD, release: int | None = None
+) -> list[dict[str, Any]]:
     """Return the transactions that were given up and not released since: id, xid, csn, newest cause; in commit order.
 
     Of all transactions only those are held in memory that were given up and do not plainly show a release since, and
@@ -59,9 +62,14 @@ def given_up(paths: TablePaths, where: str = "true", dead: str = DEAD) -> list[d
         paths: where the tables are.
         where: a condition on the rows of `transactions`.
         dead: a condition that some of these rows of each transaction has.
+        release: only rows up to this release of the buffer; None: all.
     """
+    until = where if release is None else f"({where}) and release <= {release}"
+    known = known_open(paths)
+    if known is not None and release is not None and release < known.release:
+        known = None
     by_transaction: dict[tuple[str, str, int | None], list[dict[str, Any]]] = {}
-    for row in _with_known_csn(_rows_of_dead(paths, where, dead)):
+    for row in _with_known_csn(_rows_of_dead(paths, until, dead, known)):
         by_transaction.setdefault((row["transaction_id"], row["xid"], row["csn"]), []).append(row)
     given = [
         rows_of[0]
@@ -72,22 +80,36 @@ def given_up(paths: TablePaths, where: str = "true", dead: str = DEAD) -> list[d
     return sorted(sorted_rows, key=lambda row: (row["csn"] is None, row["csn"], row["xid"]))
 
 
-def _rows_of_dead(paths: TablePaths, where: str, dead: str) -> list[dict[str, Any]]:
-    """Return the rows of transactions of which one row fulfils a condition, the newest first."""
+def _rows_of_dead(paths: TablePaths, where: str, dead: str, known: KnownOpen | None) -> list[dict[str, Any]]:
+    """Return the rows of transactions of which one row fulfils a condition, the newest first; known: what was open."""
     path = paths.table(names.TRANSACTIONS)
-    known = _candidates(path, where, dead)
-    if not known.num_rows:
+    chosen = _candidates_since(path, where, dead, known) if known is not None else None
+    candidates = chosen if chosen is not None else _candidates(path, where, dead)
+    if not candidates.num_rows:
         return []
     columns = f"transaction_id, xid, csn, status, cause, release, {LAST} as last, {dead} as dead"
-    ids = cast("AnyArray", known.column("transaction_id").unique())
+    ids = cast("AnyArray", candidates.column("transaction_id").unique())
     named = f" and transaction_id in ({text_list(cast('list[str]', ids.to_pylist()))})" if len(ids) <= FEW else ""
-    sql = f"select {columns} from t where ({where}) and {_near(known)}{named}"
+    sql = f"select {columns} from t where ({where}) and {_near(candidates)}{named}"
     read = arrow_tables.matching(path, sql, "transaction_id", ids)
     if not read.num_rows:
         return []
     newest_first = read.sort_by([("release", "descending"), ("last", "ascending")])
     rows: list[dict[str, Any]] = newest_first.drop_columns(["release", "last"]).to_pylist()
     return rows
+
+
+def _candidates_since(path: str, where: str, dead: str, known: KnownOpen) -> pa.Table | None:
+    """Return id and csn of transactions that may be dead: those that may have been, and those given up since.
+
+    None where those that may have been are too many to be known.
+    """
+    if known.given_up is None or not exists(path):
+        return None
+    since = f"select distinct transaction_id, csn from t where ({where}) and ({dead}) and release > {known.release}"
+    new = arrow_tables.select(path, since)
+    before = [{"transaction_id": name, "csn": csn} for name, csn in known.given_up]
+    return pa.concat_tables([new, pa.Table.from_pylist(before, new.schema)])
 
 
 def _candidates(path: str, where: str, dead: str) -> pa.Table:
@@ -113,10 +135,10 @@ def _near(dead: pa.Table) -> str:
     csn = dead.column("csn")
     if csn.null_count:
         return "true"
-    lowest, highest = pc.min(csn).as_py(), pc.max(csn).as_py()
     ids = cast("list[str]", dead.column("transaction_id").to_pylist())
-    bound = "" if any(GTID.match(each) for each in ids) else f" and csn <= {highest}"
-    return f"(csn is null or csn >= {lowest}{bound})"
+    if any(GTID.match(each) for each in ids):
+        return f"(csn is null or csn >= {pc.min(csn).as_py()})"
+    return f"(csn is null or {near('csn', cast('list[int]', csn.to_pylist()))})"
 
 
 def _with_known_csn(newest_first: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -159,23 +181,65 @@ def open_dead_letters(paths: TablePaths, columns: str, more: str = "", version: 
 
     version: only dead letters that this version of their table has; None: the newest.
     """
+    known = known_open(paths)
+    return _open(paths, columns, more, version, None if known is None or known.letters is None else known)
+
+
+def _open(paths: TablePaths, columns: str, more: str, version: int | None, known: KnownOpen | None) -> pa.Table:
+    """Query the open dead letters; known: which were open at a time; None: all are compared with all that closes any.
+
+    Of those that were open, only what came since is compared, and of those that came since only what can close them.
+    """
     if not exists(paths.dead_letters):
         return pa.table({})
     tables, conditions = {"d": opened(paths.dead_letters, version)}, ["true"]
+    dead, released, after = "d", "t", 0
+    if known is not None:
+        new = arrow_tables.ask(tables, f"select landing, csn from d where {known.later}")
+        csns = cast("list[int]", new.column("csn").drop_null().to_pylist())
+        after = min([known.landing, *cast("list[int]", new.column("landing").to_pylist())])
+        dead = f"(select * from d where {known.later} or {known.earlier}) as d"
+        released = f"(select * from t where release > {known.release} or {near('csn', csns)}) as t"
     if exists(paths.table(names.DISMISSALS)):
         tables["x"] = opened(paths.table(names.DISMISSALS))
         conditions.append(f"not exists ({DISMISSED})")
     if exists(paths.table(names.TRANSACTIONS)):
         tables["t"] = opened(paths.table(names.TRANSACTIONS))
-        conditions.append(RELEASED)
-    if again := redrives(paths):
+        conditions.append(RELEASED.format(released, SAME))
+    if again := [landing for landing in redrives(paths) if landing > after]:
         tables["c"] = opened(paths.change_events)
         conditions.append(SUPERSEDED.format(int_list(again)))
-    if again := file_positions.read_again(paths):
+    if again := [landing for landing in file_positions.read_again(paths) if landing > after]:
         tables["c"] = opened(paths.change_events)
         conditions.append(READ_AGAIN.format(int_list(again)))
-    dead_letters = f"(select * from d where {' and '.join(conditions)}) as l"
+    dead_letters = f"(select * from {dead} where {' and '.join(conditions)}) as l"
     return arrow_tables.ask(tables, f"select {columns} from {dead_letters} {more}")
+
+
+def remember(paths: TablePaths) -> None:
+    """Write down which dead letters and which given-up transactions are open, so that queries begin from there.
+
+    It begins itself from what was written down before.
+    """
+    with reading():
+        seen = buffer_state(paths)
+        if seen is None or not exists(paths.dead_letters) or not exists(paths.table(names.TRANSACTIONS)):
+            return
+        upto = f"release <= {seen.release} or (release is null and landing <= {seen.landing})"
+        letters = open_dead_letters(paths, 'distinct landing, "row"', f"where {upto}").to_pylist()
+        write(paths, (seen.release, seen.landing), letters, _may_be_dead(paths, seen.release))
+
+
+def _may_be_dead(paths: TablePaths, release: int) -> list[dict[str, Any]]:
+    """Return id and csn of the transactions that may be dead at a release, as `_candidates` does."""
+    known, where = known_open(paths), f"release <= {release}"
+    if known is None or known.given_up is None:
+        return _candidates(paths.table(names.TRANSACTIONS), where, DEAD).to_pylist()
+    rows = _rows_of_dead(paths, where, DEAD, known)
+    released = {(row["transaction_id"], row["xid"], row["csn"]) for row in rows if row["status"] == "released"}
+    dead = {(row["transaction_id"], row["xid"], row["csn"]) for row in rows if row["dead"]} - released
+    pairs = sorted({(name, csn) for name, _, csn in dead}, key=str)
+    return [{"transaction_id": name, "csn": csn} for name, csn in pairs]
 
 
 def events_of(paths: TablePaths, transactions: Sequence[str], poison: pa.Table, dead_letters: pa.Table) -> pa.Table:

@@ -21,6 +21,8 @@ MOST_LISTED = 5_000
 """Values that an `in` lists. delta-rs calls itself for each of them, and some 20,000 overflow its stack: the process
 ends without a word. A query in their place becomes a join, which finds no file by its bounds but takes any number.
 """
+MOST_RANGES = 16
+"""Ranges of `near`."""
 EXACT_DIGITS = 15
 """Decimals of more digits may change as doubles; delta-rs writes the bounds of a file's decimals as doubles."""
 
@@ -115,6 +117,27 @@ def int_list(values: Sequence[int]) -> str:
     '1, 2'
     """
     return _listed([str(value) for value in sorted(set(values))])
+
+
+def near(column: str, values: Iterable[int], most: int = MOST_RANGES) -> str:
+    """Write a condition on a column of integers that holds for some values, and for few between them: ranges.
+
+    Unlike a long list, ranges let a query leave out files by their bounds. most: how many ranges there may be; they are
+    parted where the gaps are widest. None of the values is null.
+
+    >>> near("csn", [7, 1, 2, 900, 905], most=2)
+    '(csn between 1 and 7 or csn between 900 and 905)'
+    >>> near("csn", [])
+    'false'
+    """
+    ordered = sorted(set(values))
+    if not ordered:
+        return "false"
+    gaps = sorted(range(1, len(ordered)), key=lambda place: ordered[place - 1] - ordered[place])[: most - 1]
+    starts = [0, *sorted(gaps)]
+    ends = [*(start - 1 for start in starts[1:]), len(ordered) - 1]
+    ranges = [(ordered[start], ordered[end]) for start, end in zip(starts, ends, strict=True)]
+    return f"({' or '.join(f'{column} between {low} and {high}' for low, high in ranges)})"
 
 
 def _listed(literals: Sequence[str]) -> str:

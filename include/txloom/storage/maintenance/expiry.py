@@ -66,6 +66,8 @@ def shorten_ledger(paths: TablePaths, before: datetime) -> int:
     kinds = {"any": "true", "good": "detail is null", "landed": f"{HAS_LANDED} and batch not in ({redriven})"}
     flags = ", ".join(f"coalesce({condition}, false) as is_{kind}" for kind, condition in kinds.items())
     old = small_tables.ask(table, f"select *, {flags} from t where {is_old}")
+    if not old:
+        return 0
     spared = _newest_of(old, table, f"not {is_old}", kinds)
     gone = [row for row in old if id(row) not in {id(each) for each in spared}]
     carried = _carried([row for row in gone if row["step"] in SUMMED])
@@ -149,10 +151,12 @@ def drop_run_folders(paths: TablePaths, kind: str, before: datetime) -> int:
     kind: the folder that holds them, `names.REPORTS` or `names.RUNS`.
     """
     filesystem, root = filesystem_of(paths.table(kind))
+    inside = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    folders = [each for each in inside if each.type == fs.FileType.Directory]
+    # A folder in which a file was made since is not looked into; a store without folders has no time of one.
+    old = [each for each in folders if each.mtime is None or each.mtime < before]
     removed = 0
-    for folder in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
-        if folder.type != fs.FileType.Directory:
-            continue
+    for folder in old:
         files = filesystem.get_file_info(fs.FileSelector(folder.path, recursive=True))
         if all(file.mtime is None or file.mtime < before for file in files):
             filesystem.delete_dir(folder.path)

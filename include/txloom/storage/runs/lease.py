@@ -42,7 +42,11 @@ SILENCE = float(os.environ.get("TXLOOM_LEASE_SILENCE", "30"))
 """Seconds without a heartbeat after which a holder is taken for dead."""
 
 
-SHORT_LOG = {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 hours"}
+SHORT_LOG = {
+    "delta.checkpointInterval": "10",
+    "delta.logRetentionDuration": "interval 1 hours",
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+}
 """Properties of the table of leases: every job commits to it twice and opens it a dozen times, and nobody reads what it
 was. With Delta's defaults an opening reads up to a hundred files, beside those of a month.
 """

@@ -15,7 +15,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.sql import sql_name, text_list, text_literal
+from txloom.storage.delta.sql import MOST_RANGES, sql_name, text_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import FILE_POSITIONS
 
@@ -88,8 +88,7 @@ def newest(paths: TablePaths, files: Iterable[str], before: int | None = None) -
     if not chosen:
         return {}
     until = "" if before is None else f" and landing < {before}"
-    within = f"file between {text_literal(chosen[0])} and {text_literal(chosen[-1])}{until}"
-    sql = f"select landing, at, {_COLUMNS} from t where {within}"
+    sql = f"select landing, at, {_COLUMNS} from t where {_near(chosen)}{until}"
     try:
         rows = arrow_tables.matching(path, sql, "file", pa.array(chosen, pa.string()))
     except TableNotFoundError:
@@ -103,6 +102,17 @@ def newest(paths: TablePaths, files: Iterable[str], before: int | None = None) -
         positions.pop(position.name, None)
         positions[position.name] = position
     return positions
+
+
+def _near(files: Sequence[str]) -> str:
+    """Return a condition that holds for some files and for few others: a range of names for each of their folders."""
+    by_folder: dict[str, list[str]] = {}
+    for file in sorted(files):
+        by_folder.setdefault(file.rpartition("/")[0], []).append(file)
+    ranges = [f"file between {text_literal(each[0])} and {text_literal(each[-1])}" for each in by_folder.values()]
+    if len(ranges) > MOST_RANGES:
+        return f"file between {text_literal(min(files))} and {text_literal(max(files))}"
+    return f"({' or '.join(ranges)})"
 
 
 def begun_with(paths: TablePaths, heads: Iterable[str]) -> set[str]:

@@ -1,0 +1,67 @@
+"""How long the logs of Delta tables are kept, by their properties.
+
+Each write and each opening of a table lists its log, on a file system and on HDFS entry by entry: with Delta's default
+of 30 days a table that every cycle writes has 8,640 entries, the ledger 43,200, and each of its writes takes a third of
+a second. A table whose older versions nobody reads keeps a day; the current tables and histories keep Delta's default,
+because readers may hold a cut.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from txloom.config import names
+from txloom.storage.delta.committing import commit_properties
+from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.table_metadata import newest_metadata
+from txloom.storage.runs.lease import SHORT_LOG
+
+KEPT = "delta.logRetentionDuration"
+DEFAULT = timedelta(days=30)
+"""What Delta keeps of the log of a table without the property."""
+DAY = timedelta(days=1)
+PASSING = (
+    names.LEDGER,
+    names.LANDED_FILES,
+    names.LANDED_OFFSETS,
+    names.FILE_POSITIONS,
+    names.SOURCE_PARTITIONS,
+    names.PENDING_TRANSACTIONS,
+    names.EXPECTATION_RESULTS,
+    names.TABLE_STATISTICS,
+    names.INCIDENTS,
+    names.OPEN_DEAD_LETTERS,
+)
+"""The system tables of which only the newest version is read, or one that the same run has read before."""
+
+
+def properties_of(table: str, retain: timedelta) -> Mapping[str, str]:
+    """Return the properties by which the log of a pipeline's table is kept as long as someone may read its versions.
+
+    Args:
+        table: its name.
+        retain: how long old versions stay readable, by the declaration.
+
+    >>> from datetime import timedelta
+    >>> properties_of("ledger", timedelta(days=7)), properties_of("orders", timedelta(days=45))
+    ({'delta.logRetentionDuration': 'interval 24 hours'}, {'delta.logRetentionDuration': 'interval 1080 hours'})
+    """
+    if table == names.LEASES:
+        return SHORT_LOG
+    is_system = table in names.PIPELINE_TABLES
+    kept = min(DAY, retain) if table in PASSING else retain if is_system else max(DEFAULT, retain)
+    return {KEPT: f"interval {max(round(kept.total_seconds() / 3600), 1)} hours"}
+
+
+def keep_log(path: str, properties: Mapping[str, str]) -> bool:
+    """Give a table its properties, in a commit that leaves its state as it is; return whether it lacked one.
+
+    Raises LeaseTaken where another run holds the lease.
+    """
+    table = FENCE.opened(path)
+    has = {KEPT: f"interval {DEFAULT.days * 24} hours"} | dict(table.metadata().configuration)
+    lacking = {name: value for name, value in properties.items() if has.get(name) != value}
+    if not lacking:
+        return False
+    carried = commit_properties(metadata=newest_metadata(path) or None)
+    table.alter.set_table_properties(lacking, commit_properties=carried)
+    return True
