@@ -179,12 +179,13 @@ def test_a_source_that_was_restored_shows_in_csns_that_jump_back_while_time_goes
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("recent", "every", "codes"), [(7, 250, [f.XID_AGAIN]), (0, 250, []), (0, 1, [f.XID_AGAIN])])
-def test_ids_are_compared_with_those_of_days_and_now_and_then_with_all(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, recent: int, every: int, codes: list[str]
+@pytest.mark.parametrize(("recent", "near", "codes"), [(7, 50, [f.XID_AGAIN]), (0, 50, []), (0, 0, [f.XID_AGAIN])])
+def test_ids_are_compared_with_those_of_days_and_in_a_days_first_landing_with_all(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, recent: int, near: int, codes: list[str]
 ) -> None:
+    """near: how far back the landing before is looked for, which was today."""
     monkeypatch.setattr(producer_checks, "RECENT", timedelta(days=recent))
-    monkeypatch.setattr(producer_checks, "EVERY", every)
+    monkeypatch.setattr(producer_checks, "NEAR", near)
     shop.commit(10, insert("orders", id=1, note="first"))
     shop.run()
     again = [*shop.rows_of(20, update("orders", {"id": 1}, id=1, note="second")), shop.metadata_of(20, orders=1)]

@@ -1,10 +1,12 @@
 """Open dead letters and transactions that were given up: few rows are read of long tables, and none is missed."""
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +17,9 @@ from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import (
     CHANGE_EVENTS,
+    CUTS,
     DEAD_LETTERS,
+    DISMISSALS,
     LANDED_FILES,
     PENDING_TRANSACTIONS,
     TRANSACTIONS,
@@ -30,8 +34,8 @@ ROWS = st.fixed_dictionaries(
         "status": st.sampled_from(["released", "dead", "dead"]),
         "cause": st.sampled_from(["short", COMPLETE]),
     }
-).filter(lambda row: row["status"] == "dead" or row["csn"] in ((6,) if row["transaction_id"] == GTID else (1, 4, 6)))
-"""Rows of `transactions`; what was released has a csn, and that of a GTID is the highest that any part of it had."""
+).filter(lambda row: row["status"] == "dead" or row["csn"] is not None)
+"""Rows of `transactions`; what was released has a csn."""
 
 
 DEAD = {"transaction_id": "a", "csn": 1, "status": "dead", "cause": "short"}
@@ -47,8 +51,14 @@ def everything(paths: TablePaths, where: str, dead: str, known: Any) -> list[dic
     return small_tables.query(paths.table(names.TRANSACTIONS), sql)
 
 
-def remember(paths: TablePaths, release: int, landing: int) -> None:
-    """Write down what is open, after the buffer's batch of a release, which took everything up to a landing."""
+def remember(paths: TablePaths, release: int, landing: int, shown: int | None = None) -> None:
+    """Write down what is open, after the buffer's batch of a release, which took everything up to a landing.
+
+    shown: the csn through which the newest cut shows what is released; None: there is no cut.
+    """
+    if shown is not None:
+        cut = {"cut_id": release, "valid_through": shown, "release": release, "gaps": [], "amends": []}
+        small_tables.append(paths.table(names.CUTS), [cut], CUTS)
     small_tables.ensure(paths.dead_letters, DEAD_LETTERS)
     small_tables.ensure(paths.table(names.TRANSACTIONS), TRANSACTIONS)
     pending = paths.table(names.PENDING_TRANSACTIONS)
@@ -62,18 +72,25 @@ def remember(paths: TablePaths, release: int, landing: int) -> None:
     st.sampled_from(["true", "csn is null or csn <= 3"]),
     st.sampled_from([open_letters.DEAD, f"cause = '{COMPLETE}'"]),
     st.tuples(st.sampled_from([0, open_letters.FEW]), st.sampled_from([0, 2, known_open.MOST])),
-    st.none() | st.integers(0, 16),
+    st.tuples(st.none() | st.integers(0, 16), st.sampled_from([None, 3])),
 )
-@example([([DEAD], False), ([DEAD | {"status": "released"}], True)], "true", open_letters.DEAD, (0, known_open.MOST), 1)
+@example(
+    [([DEAD], False), ([DEAD | {"status": "released"}], True)],
+    "true",
+    open_letters.DEAD,
+    (0, known_open.MOST),
+    (1, None),
+)
 def test_the_same_transactions_are_given_up_as_by_reading_everything(
     tmp_path_factory: Any,
     commits: list[tuple[list[dict[str, Any]], bool]],
     where: str,
     dead: str,
     few_and_most: tuple[int, int],
-    until: int | None,
+    until_and_shown: tuple[int | None, int | None],
 ) -> None:
     """What maintenance wrote down between commits, or could not for want of room, decides nothing."""
+    until, shown = until_and_shown
     folder: Path = tmp_path_factory.mktemp("given_up")
     paths = TablePaths(str(folder), "p")
     small_tables.ensure(paths.table(names.TRANSACTIONS), TRANSACTIONS)
@@ -87,7 +104,7 @@ def test_the_same_transactions_are_given_up_as_by_reading_everything(
                 named.append({**row, "xid": f"x{row['transaction_id']}", "release": release})
             small_tables.append(paths.table(names.TRANSACTIONS), named, TRANSACTIONS)
             if is_noted:
-                remember(paths, release, 0)
+                remember(paths, release, 0, shown)
         with pytest.MonkeyPatch.context() as whole:
             whole.setattr(open_letters, "_rows_of_dead", everything)
             expected = open_letters.given_up(paths, where, dead, until)
@@ -153,3 +170,41 @@ def happen(paths: TablePaths, number: int, what: str, row: dict[str, Any], late:
         dismissals.reopen(paths, "true", "r")
     else:
         remember(paths, number, number)
+
+
+def test_what_is_known_says_nothing_of_tables_that_are_older_than_it(tmp_path: Path) -> None:
+    """A letter's transaction was released, then its table is an older copy, and goes on; or it is restored by Delta."""
+    for number, way in enumerate(("copied", "restored")):
+        paths = TablePaths(str(tmp_path), f"p{number}")
+        table = paths.table(names.TRANSACTIONS)
+        happen(paths, 1, "dead", PLACE | {"transaction_id": "a", "csn": 1}, 0)
+        happen(paths, 1, "released", {"transaction_id": "b", "csn": 1}, 0)
+        if way == "copied":
+            shutil.copytree(table, f"{table}.copy")
+        version = DeltaTable(table).version()
+        happen(paths, 2, "released", {"transaction_id": "a", "csn": 1}, 0)
+        remember(paths, 2, 2)
+        assert not open_letters.open_dead_letters(paths, "landing").num_rows
+        if way == "copied":
+            shutil.rmtree(table)
+            shutil.move(f"{table}.copy", table)
+        else:
+            DeltaTable(table).restore(version)
+            remember(paths, 3, 3)
+        for later in (4, 5):
+            assert open_letters.open_dead_letters(paths, "landing").num_rows == 1, f"{way}, {later}"
+            happen(paths, later, "released", {"transaction_id": "b", "csn": later}, 0)
+
+
+def test_what_is_known_says_nothing_where_dismissals_are_gone_in_another_way(tmp_path: Path) -> None:
+    """An older version of txloom reopens them, or somebody removes their table."""
+    paths = TablePaths(str(tmp_path), "p")
+    small_tables.ensure(paths.change_events, CHANGE_EVENTS)
+    dismissed = paths.table(names.DISMISSALS)
+    for gone in (lambda: small_tables.replace(dismissed, [], DISMISSALS, {}), lambda: shutil.rmtree(dismissed)):
+        happen(paths, 1, "poison", PLACE, 0)
+        happen(paths, 1, "dismiss", {}, 0)
+        remember(paths, 2, 2)
+        assert not open_letters.open_dead_letters(paths, "landing").num_rows
+        gone()
+        assert open_letters.open_dead_letters(paths, "landing").num_rows

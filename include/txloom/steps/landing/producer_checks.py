@@ -3,7 +3,7 @@
 Findings are rows of the table `findings`; none stops a run. A repeated check records nothing more.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import cast
 
 import pyarrow as pa
@@ -23,8 +23,10 @@ SKEW = timedelta(minutes=1)
 """How far the clocks of the source may be apart."""
 MOST = 1_000
 """Transaction ids of a landing that are compared: ids that wrap around come again one after the other."""
-RECENT, EVERY = timedelta(days=7), 250
-"""Ids are compared with those of transactions that finished since then, and at one of so many landings with all."""
+RECENT = timedelta(days=7)
+"""Ids are compared with those of transactions that finished since then, and at a day's first landing with all."""
+NEAR = 50
+"""The one before is looked for among so many landings: a landing that reads no source has no ids."""
 
 
 def after_landing(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: str) -> None:
@@ -86,8 +88,18 @@ def _metadata(paths: TablePaths, landing: int) -> list[Finding]:
     new = arrow_tables.select(paths.change_events, sql)
     if not new.num_rows:
         return []
-    since = None if landing % EVERY == 0 else datetime.now(UTC) - RECENT
+    now = datetime.now(UTC)
+    since = None if _landed_before(paths, landing) != now.date() else now - RECENT
     return [*_jumped(paths, new), *_again(paths, new, since)]
+
+
+def _landed_before(paths: TablePaths, landing: int) -> date | None:
+    """Return the day (UTC) of the landing before one; None where none is near."""
+    near = f"landing between {landing - NEAR} and {landing - 1}"
+    (row,) = small_tables.query(
+        paths.change_events, f"select max(landed_at) as at from t where kind = 'clock' and {near}"
+    )
+    return None if row["at"] is None else row["at"].astimezone(UTC).date()
 
 
 def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:

@@ -2,24 +2,24 @@
 
 A dead letter that was closed stays closed: its transaction was released, it was dismissed, or its message was landed
 again. So the open ones are among those that were open at the time and those that came since. Where somebody reopens
-dismissed ones, or the tables were made anew or restored, the row says nothing any more and is not used.
+dismissed ones, or a table was made anew or an older copy of it was put back, the row says nothing any more and is not
+used. A table that was restored to an older version by Delta is seen when maintenance looks next.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from deltalake import DeltaTable
-
 from txloom.config import names
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.sql import near, text_list
-from txloom.storage.paths import TablePaths
+from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.system_tables import OPEN_DEAD_LETTERS
 
-MOST = 5_000
-"""Open dead letters, or transactions, of which the row has a list."""
+MOST = 1_000
+"""Open dead letters, or transactions, of which the row has a list. A query with a list inside an `or` needs several
+times the stack of one without (`txloom.storage.delta.sql`)."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,52 @@ def known_open(paths: TablePaths) -> KnownOpen | None:
     )
 
 
-def _holds(paths: TablePaths, read: dict[str, int]) -> bool:
-    """Say whether the tables that were read are still there, and not older than they were."""
-    tables = {_id(table): int(table.version()) for table in _tables(paths)}
-    return tables.keys() == read.keys() and all(tables[each] >= version for each, version in read.items())
+def _holds(paths: TablePaths, read: Mapping[str, str]) -> bool:
+    """Say whether the tables that were read are still there, with the versions that were read."""
+    tables = _tables(paths)
+    if tables.keys() != read.keys():
+        return False
+    marks = {name: each.rpartition(" ") for name, each in read.items()}
+    return all(
+        int(count) <= tables[name].count and mark == _mark(tables[name].path, int(mark.split(" ")[0]))
+        for name, (mark, _, count) in marks.items()
+    )
 
 
-def _tables(paths: TablePaths) -> list[DeltaTable]:
-    every = (paths.dead_letters, paths.table(names.TRANSACTIONS))
-    return [opened(path) for path in every if exists(path)]
+def was_restored(paths: TablePaths) -> bool:
+    """Say whether a table was restored to an older version since it was read."""
+    rows = small_tables.query(paths.table(names.OPEN_DEAD_LETTERS), "select tables from t")
+    versions = {name: int(each.split(" ")[0]) for row in rows for name, each in row["tables"].items()}
+    return any(
+        "RESTORE" in str(commit.get("operation"))
+        for name, each in _tables(paths).items()
+        if name in versions
+        for commit in opened(each.path).history(max(int(opened(each.path).version()) - versions[name], 1))
+    )
 
 
-def _id(table: DeltaTable) -> str:
-    return str(table.metadata().id)
+@dataclass(frozen=True)
+class _Read:
+    """A table that is read: its path, and how many rows it has, where rows may be taken out of it."""
+
+    path: str
+    count: int
+
+
+def _tables(paths: TablePaths) -> dict[str, _Read]:
+    """Return by Delta's id the tables that say what is open."""
+    dismissals = paths.table(names.DISMISSALS)
+    every = {paths.dead_letters: 0, paths.table(names.TRANSACTIONS): 0, dismissals: 0}
+    if exists(dismissals):
+        every[dismissals] = small_tables.query(dismissals, "select count(*) as n from t")[0]["n"]
+    return {str(opened(path).metadata().id): _Read(path, count) for path, count in every.items() if exists(path)}
+
+
+def _mark(path: str, version: int) -> str:
+    """Return a version with size and time of its log entry: a copy that was put back has others."""
+    filesystem, folder = filesystem_of(path)
+    entry = filesystem.get_file_info(f"{folder}/_delta_log/{version:020}.json")
+    return f"{version} {entry.size} {entry.mtime_ns}"
 
 
 def write(
@@ -99,7 +132,10 @@ def write(
     row = {
         "release": upto[0],
         "landing": upto[1],
-        "tables": {_id(table): int(table.version()) for table in _tables(paths)},
+        "tables": {
+            name: f"{_mark(each.path, int(opened(each.path).version()))} {each.count}"
+            for name, each in _tables(paths).items()
+        },
         "letters": _few(letters),
         "given_up": _few(given_up),
         "at": datetime.now(UTC),

@@ -1,20 +1,20 @@
 """Open dead letters: not released since, nor decided again by a redrive, nor dismissed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray
 from txloom.config import names
 from txloom.config.identity import GTID
 from txloom.storage.buffer.newest_batch import buffer_state
-from txloom.storage.dead_letters.known_open import KnownOpen, known_open, write
+from txloom.storage.dead_letters.known_open import KnownOpen, known_open, was_restored, write
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened, reading
 from txloom.storage.delta.sql import int_list, near, text_list
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.sources import file_positions
 from txloom.transactions import metadata, reused_ids
 from txloom.transactions.causes import COMPLETE
@@ -95,7 +95,7 @@ def _rows_of_dead(paths: TablePaths, where: str, dead: str, known: KnownOpen | N
     if not read.num_rows:
         return []
     newest_first = read.sort_by([("release", "descending"), ("last", "ascending")])
-    rows: list[dict[str, Any]] = newest_first.drop_columns(["release", "last"]).to_pylist()
+    rows: list[dict[str, Any]] = newest_first.drop_columns(["last"]).to_pylist()
     return rows
 
 
@@ -130,14 +130,14 @@ def _candidates(path: str, where: str, dead: str) -> pa.Table:
 def _near(dead: pa.Table) -> str:
     """Return a condition on the csn that every row of some dead transactions fulfils; "true" where nothing is known.
 
-    A part of a transaction with a GTID may have a csn that is too low, that of others is the transaction's.
+    A part of a transaction with a GTID may have any csn that is too low, that of others is the transaction's.
     """
     csn = dead.column("csn")
     if csn.null_count:
         return "true"
     ids = cast("list[str]", dead.column("transaction_id").to_pylist())
     if any(GTID.match(each) for each in ids):
-        return f"(csn is null or csn >= {pc.min(csn).as_py()})"
+        return "true"
     return f"(csn is null or {near('csn', cast('list[int]', csn.to_pylist()))})"
 
 
@@ -219,27 +219,55 @@ def _open(paths: TablePaths, columns: str, more: str, version: int | None, known
 def remember(paths: TablePaths) -> None:
     """Write down which dead letters and which given-up transactions are open, so that queries begin from there.
 
-    It begins itself from what was written down before.
+    It begins itself from what was written down before, unless a table was restored since.
     """
     with reading():
         seen = buffer_state(paths)
         if seen is None or not exists(paths.dead_letters) or not exists(paths.table(names.TRANSACTIONS)):
             return
+        known = None if was_restored(paths) else known_open(paths)
         upto = f"release <= {seen.release} or (release is null and landing <= {seen.landing})"
-        letters = open_dead_letters(paths, 'distinct landing, "row"', f"where {upto}").to_pylist()
-        write(paths, (seen.release, seen.landing), letters, _may_be_dead(paths, seen.release))
+        of_letters = None if known is None or known.letters is None else known
+        letters = _open(paths, 'distinct landing, "row"', f"where {upto}", None, of_letters).to_pylist()
+        write(paths, (seen.release, seen.landing), letters, _may_be_dead(paths, seen.release, known))
 
 
-def _may_be_dead(paths: TablePaths, release: int) -> list[dict[str, Any]]:
-    """Return id and csn of the transactions that may be dead at a release, as `_candidates` does."""
-    known, where = known_open(paths), f"release <= {release}"
+def _may_be_dead(paths: TablePaths, release: int, known: KnownOpen | None) -> list[dict[str, Any]]:
+    """Return id and csn of the transactions that may be dead at a release, as `_candidates` does, or fewer.
+
+    What is only known to be released by another csn than the dead row has stays until a cut shows that release: up to
+    then a query for the cut does not see it.
+    """
+    where = f"release <= {release}"
     if known is None or known.given_up is None:
         return _candidates(paths.table(names.TRANSACTIONS), where, DEAD).to_pylist()
     rows = _rows_of_dead(paths, where, DEAD, known)
-    released = {(row["transaction_id"], row["xid"], row["csn"]) for row in rows if row["status"] == "released"}
-    dead = {(row["transaction_id"], row["xid"], row["csn"]) for row in rows if row["dead"]} - released
-    pairs = sorted({(name, csn) for name, _, csn in dead}, key=str)
-    return [{"transaction_id": name, "csn": csn} for name, csn in pairs]
+    shown = newest_cut(paths, "valid_through, release") or {"valid_through": -1, "release": -1}
+    released, is_shown = set[_Key](), set[_Key]()
+    resolved = _with_known_csn(rows)
+    for row in resolved:
+        if row["status"] == "released":
+            released.add(_key(row))
+            if row["csn"] <= shown["valid_through"] and row["release"] <= shown["release"]:
+                is_shown.add(_key(row))
+    dead = {
+        (row["transaction_id"], row["csn"])
+        for row, as_known in zip(rows, resolved, strict=True)
+        if row["dead"] and _key(as_known) not in (is_shown if _is_unsure(row) else released)
+    }
+    return [{"transaction_id": name, "csn": csn} for name, csn in sorted(dead, key=str)]
+
+
+_Key = tuple[str, str, int | None]
+
+
+def _key(row: Mapping[str, Any]) -> _Key:
+    return row["transaction_id"], row["xid"], row["csn"]
+
+
+def _is_unsure(row: Mapping[str, Any]) -> bool:
+    """Say whether a dead transaction may have been released with another csn than its row has."""
+    return row["csn"] is None or GTID.match(row["transaction_id"]) is not None
 
 
 def events_of(paths: TablePaths, transactions: Sequence[str], poison: pa.Table, dead_letters: pa.Table) -> pa.Table:

@@ -6,12 +6,14 @@ a second. A table whose older versions nobody reads keeps a day; the current tab
 because readers may hold a cut.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 
 from txloom.config import names
 from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.retry import repeated
 from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.runs.lease import SHORT_LOG
 
@@ -53,15 +55,34 @@ def properties_of(table: str, retain: timedelta) -> Mapping[str, str]:
 
 
 def keep_log(path: str, properties: Mapping[str, str]) -> bool:
-    """Give a table its properties, in a commit that leaves its state as it is; return whether it lacked one.
+    """Give a table the properties that it lacks, in a commit that leaves its state as it is; return whether it did.
+
+    A property that somebody gave it stays, but a log that is kept for less time is kept for longer.
 
     Raises LeaseTaken where another run holds the lease.
     """
-    table = FENCE.opened(path)
-    has = {KEPT: f"interval {DEFAULT.days * 24} hours"} | dict(table.metadata().configuration)
-    lacking = {name: value for name, value in properties.items() if has.get(name) != value}
-    if not lacking:
-        return False
-    carried = commit_properties(metadata=newest_metadata(path) or None)
-    table.alter.set_table_properties(lacking, commit_properties=carried)
-    return True
+
+    def attempt() -> bool:
+        table = FENCE.opened(path)
+        has = dict(table.metadata().configuration)
+        lacking = {name: value for name, value in properties.items() if _is_lacking(name, value, has.get(name))}
+        if not lacking:
+            return False
+        carried = commit_properties(metadata=newest_metadata(path) or None, only_next=True)
+        table.alter.set_table_properties(lacking, commit_properties=carried)
+        return True
+
+    return repeated(attempt)
+
+
+def _is_lacking(name: str, value: str, has: str | None) -> bool:
+    if has is None:
+        return name != KEPT or _duration(value) != DEFAULT
+    kept, wanted = _duration(has), _duration(value)
+    return name == KEPT and kept is not None and wanted is not None and kept < wanted
+
+
+def _duration(interval: str) -> timedelta | None:
+    """Return how long an interval of Delta is, such as `interval 30 days`; None where it is written in another way."""
+    match = re.fullmatch(r"(?:interval\s+)?(\d+)\s+(minute|hour|day|week)s?", interval.strip(), re.IGNORECASE)
+    return None if match is None else timedelta(**{f"{match[2].lower()}s": int(match[1])})
