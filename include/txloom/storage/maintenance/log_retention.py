@@ -78,8 +78,8 @@ def keep_log(path: str, properties: Mapping[str, str]) -> bool:
 def _is_lacking(name: str, value: str, has: str | None) -> bool:
     if has is None:
         return name != KEPT or _duration(value) != DEFAULT
-    kept, wanted = _duration(has), _duration(value)
-    return name == KEPT and kept is not None and wanted is not None and kept < wanted
+    kept, declared = _duration(has), _duration(value)
+    return name == KEPT and kept is not None and declared is not None and kept < declared
 
 
 def _duration(interval: str) -> timedelta | None:
