@@ -24,7 +24,7 @@ when  | step                        |  tables |     log |    data | queries |   
 idle  | check_source                |      12 |      66 |      25 |      11 |      17 |       0
 idle  | alert                       |      23 |      88 |      54 |      14 |      12 |       0
 cycle | check_source                |      12 |      66 |      25 |      11 |      17 |       0
-cycle | land_events                 |      44 |      67 |      17 |      19 |      35 |       0
+cycle | land_events                 |      44 |      67 |      18 |      20 |      36 |       0
 cycle | buffer_transactions         |      51 |      76 |      14 |      10 |      30 |       1
 cycle | merge_current               |      42 |      85 |      24 |      11 |      10 |       0
 cycle | check_expectations.totals   |      15 |      42 |      21 |       8 |       7 |       0

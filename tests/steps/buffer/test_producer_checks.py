@@ -1,6 +1,6 @@
 """A producer's mistakes through real Spark and Delta: named as findings and causes, repaired, redriven."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -179,15 +179,17 @@ def test_a_source_that_was_restored_shows_in_csns_that_jump_back_while_time_goes
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("recent", "near", "codes"), [(7, 50, [f.XID_AGAIN]), (0, 50, []), (0, 0, [f.XID_AGAIN])])
+@pytest.mark.parametrize(("recent", "before", "codes"), [(7, 0, [f.XID_AGAIN]), (0, 0, []), (0, 1, [f.XID_AGAIN])])
 def test_ids_are_compared_with_those_of_days_and_in_a_days_first_landing_with_all(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, recent: int, near: int, codes: list[str]
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, recent: int, before: int, codes: list[str]
 ) -> None:
-    """near: how far back the landing before is looked for, which was today."""
+    """before: how many days before the second landing the first one was."""
     monkeypatch.setattr(producer_checks, "RECENT", timedelta(days=recent))
-    monkeypatch.setattr(producer_checks, "NEAR", near)
     shop.commit(10, insert("orders", id=1, note="first"))
     shop.run()
+    day = producer_checks._landed_before(step_of(shop.pipeline, shop.warehouse, "r").paths, 2)
+    assert day == datetime.now(UTC).date()
+    monkeypatch.setattr(producer_checks, "_landed_before", lambda *_: day - timedelta(days=before))
     again = [*shop.rows_of(20, update("orders", {"id": 1}, id=1, note="second")), shop.metadata_of(20, orders=1)]
     shop.send(*(message.replace('"x20"', '"x10"') for message in again))
     shop.run()

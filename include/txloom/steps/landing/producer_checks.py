@@ -25,8 +25,6 @@ MOST = 1_000
 """Transaction ids of a landing that are compared: ids that wrap around come again one after the other."""
 RECENT = timedelta(days=7)
 """Ids are compared with those of transactions that finished since then, and at a day's first landing with all."""
-NEAR = 50
-"""The one before is looked for among so many landings: a landing that reads no source has no ids."""
 
 
 def after_landing(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: str) -> None:
@@ -94,12 +92,9 @@ def _metadata(paths: TablePaths, landing: int) -> list[Finding]:
 
 
 def _landed_before(paths: TablePaths, landing: int) -> date | None:
-    """Return the day (UTC) of the landing before one; None where none is near."""
-    near = f"landing between {landing - NEAR} and {landing - 1}"
-    (row,) = small_tables.query(
-        paths.change_events, f"select max(landed_at) as at from t where kind = 'clock' and {near}"
-    )
-    return None if row["at"] is None else row["at"].astimezone(UTC).date()
+    """Return the day (UTC) of the landing before one; None where there is none."""
+    sql = f"select landed_at from t where kind = 'clock' and landing = {landing - 1}"
+    return next((row["landed_at"].astimezone(UTC).date() for row in small_tables.query(paths.change_events, sql)), None)
 
 
 def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:
