@@ -20,9 +20,10 @@ from txloom.storage.buffer import buffer_stream
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_tables
-from txloom.transactions import buffer, completeness
+from txloom.transactions import buffer
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
+from workloads import unfinished
 
 
 def no_spark() -> NoReturn:
@@ -38,7 +39,7 @@ class Buffered:
         self.held = {bucket: buffer.Held() for bucket in range(BUCKETS)}
         self.taken = self.batches = 0
         self.late = self.duplicates = 0
-        self.dead: list[completeness.Waiting] = []
+        self.dead: list[unfinished.Unfinished] = []
 
     def run(self) -> None:
         """Run one cycle up to the merge."""
@@ -58,8 +59,8 @@ class Buffered:
             self.held[bucket], decided = buffer.decide(self.held[bucket], each, rules)
             released.append(buffer_stream.released(decided))
             repeated.append(buffer_stream.repeated(decided))
-            waiting += decided.waiting
-            self.dead += decided.dead
+            waiting += unfinished.each(decided.waiting)
+            self.dead += unfinished.each(decided.dead)
             self.late += sum(len(part) for part in decided.late)
             self.duplicates += decided.duplicates
             reached = decided.low_watermark

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
@@ -21,8 +22,9 @@ from landed import landed_between
 from txloom.steps.buffer import buffer_transactions, late_metadata, producer_checks, producer_runs
 from txloom.steps.buffer.buffer_transactions import KINDS, LEVELS, check_balance, known_before, release_batch
 from txloom.steps.buffer.declared_rules import rules_of
-from txloom.steps.buffer.give_up import cause_of, list_waiting, named
+from txloom.steps.buffer.give_up import cause_of
 from txloom.steps.buffer.micro_batch import Batch
+from txloom.steps.buffer.pending import list_waiting, named
 from txloom.steps.buffer.release_batch import Released, release_small
 from txloom.steps.step import Step
 from txloom.storage.buffer import batch_plan, buffer_stream, checkpoints
@@ -31,6 +33,7 @@ from txloom.storage.delta import arrow_tables
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
+from txloom.transactions.completeness import UNFINISHED_ROWS
 from workloads.small_lake import Letters
 
 
@@ -77,6 +80,8 @@ def release_here(batch: Batch, rows: Sequence[dict[str, Any]]) -> dict[str, int]
     kinds = {what: [Row(**row) for row in rows if row["what"] == what] for what in KINDS}
     whole = buffer_stream.packed_rows(rows, "released", buffer_stream.RELEASED_ROWS)  # type: ignore[arg-type]
     repeated = buffer_stream.packed_rows(rows, "repeated", buffer_stream.REPEATED_ROWS)  # type: ignore[arg-type]
+    unfinished = {what: buffer_stream.packed_rows(rows, what, UNFINISHED_ROWS) for what in ("dead", "waiting")}  # type: ignore[arg-type]
+    dead = unfinished["dead"].to_pylist(maps_as_pydicts="strict")
     if not kinds["counts"]:
         return {}
     counts = Counter(buffer_transactions._counts(kinds["counts"]))
@@ -84,23 +89,23 @@ def release_here(batch: Batch, rows: Sequence[dict[str, Any]]) -> dict[str, int]
     batch, watched = batch.up_to(clock["landing"]), batch.table_names()
     landings = {row["landing"] for row in kinds["place"]}
     released = release_small(batch, whole, repeated, landings) if landings else Released()
-    operations = producer_checks.operations_of(batch, kinds["dead"])
-    letters, given_up = Letters(batch, counts), {row["tx"]: row for row in kinds["dead"]}
+    operations = producer_checks.operations_of(batch, dead)
+    letters, given_up = Letters(batch, counts), {row["tx"]: row for row in dead}
     before = open_letters.dead_by_hash(batch.paths).keys() | given_up.keys() | released.unreadable.keys()
-    letters.give_up(kinds["dead"], operations)
+    letters.give_up(dead, operations)
     letters.refuse(released)
     letters.judge(kinds["late"], set(given_up))
     news = [row for row in kinds["late"] if not row["rows"] and row["tx"] not in before]
     batch.record(late_metadata.contradictions(batch, news))
     letters.write(released)
     if not batch.is_known:
-        known = named(batch, [*kinds["dead"], *kinds["waiting"]])
-        producer_checks.after_batch(batch, kinds["dead"], operations, known)
-        if counts["several_runs"] or any(row["runs"] for row in kinds["dead"]):
+        known = named(batch, pa.concat_tables(list(unfinished.values())))
+        producer_checks.after_batch(batch, dead, operations, known)
+        if counts["several_runs"] or any(row["runs"] for row in dead):
             causes = {tx: cause_of(row, watched, operations) for tx, row in given_up.items()}
-            producer_runs.after_batch(batch, whole, kinds["dead"], causes)
+            producer_runs.after_batch(batch, whole, dead, causes)
         if counts["clocks"]:
-            list_waiting(batch, kinds["waiting"], known, watched, clock)
+            list_waiting(batch, unfinished["waiting"], known, clock)
     settled = {name: count for name, count in counts.items() if name not in ("late", "clocks", "several_runs")}
     settled["buffered_change"] = settled["buffered"] - settled.pop("buffered_before")
     batch.enter(settled)

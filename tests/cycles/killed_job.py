@@ -20,7 +20,7 @@ from txloom.storage.targets import shadow_tables, spark_fold
 JOBS = Path(__file__).parents[2] / "jobs"
 WRITES = (
     (small_tables, "append"),
-    (small_tables, "replace"),
+    (small_tables, "overwrite"),
     (arrow_tables, "append_once"),
     (data_files, "append_files"),
     (spark_fold, "merge"),

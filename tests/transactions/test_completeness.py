@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from drawn import examples
 from txloom.transactions import buffer, completeness, memory
 from txloom.transactions import events as ev
+from workloads import unfinished
 
 TABLES = (101, 103, 105)
 """Numbers that differ beyond their lowest bit, as hashes do."""
@@ -65,6 +67,8 @@ class Seen:
     released: dict[int, int] = field(default_factory=dict)
     dead: dict[int, str] = field(default_factory=dict)
     waiting: dict[int, str] = field(default_factory=dict)
+    held: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What is known of each waiting transaction."""
     late: int = 0
     duplicates: int = 0
     rows: int = 0
@@ -75,9 +79,13 @@ class Seen:
         for part in decisions.released:
             self.released |= dict(zip(part.tx.tolist(), part.finished_at.tolist(), strict=True))
             self.released_rows += int(part.rows.sum())
-        self.dead |= {standing.tx: standing.cause for standing in decisions.dead}
-        self.dead_rows += sum(standing.rows for standing in decisions.dead)
-        self.waiting = {standing.tx: standing.cause for standing in decisions.waiting}
+        self.dead |= {standing.tx: standing.cause for standing in unfinished.each(decisions.dead)}
+        self.dead_rows += sum(standing.rows for standing in unfinished.each(decisions.dead))
+        self.waiting = {standing.tx: standing.cause for standing in unfinished.each(decisions.waiting)}
+        details = ("first_at", "rows", "expected", "received", "landings")
+        self.held = {
+            each.tx: {name: getattr(each, name) for name in details} for each in unfinished.each(decisions.waiting)
+        }
         self.late += sum(len(part) for part in decisions.late)
         self.duplicates += decisions.duplicates
         self.rows += decisions.rows
@@ -117,6 +125,7 @@ def interpret(landings: list[Landing], *, step: int = 10) -> Seen:
     rows: dict[int, dict[tuple[int, int], set[int]]] = defaultdict(lambda: defaultdict(set))
     metadata: dict[int, list[tuple[tuple[int, int], ...]]] = defaultdict(list)
     first: dict[int, int] = {}
+    came_in: dict[int, set[int]] = defaultdict(set)
     for number, events in enumerate(landings, 1):
         now = number * step
         for event in events:
@@ -126,13 +135,15 @@ def interpret(landings: list[Landing], *, step: int = 10) -> Seen:
                 seen.late += isinstance(event, Row)
                 continue
             first.setdefault(event.tx, now)
+            if isinstance(event, Row) or event.expected not in metadata[event.tx]:
+                came_in[event.tx].add(number)
             if isinstance(event, Metadata):
                 metadata[event.tx] += [event.expected] if event.expected not in metadata[event.tx] else []
             elif event.payload in rows[event.tx][event.table, event.identity]:
                 seen.duplicates += 1
             else:
                 rows[event.tx][event.table, event.identity].add(event.payload)
-        seen.waiting = {}
+        seen.waiting, seen.held = {}, {}
         for tx in list(first):
             received = {t: sum(1 for table, _ in rows[tx] if table == t) for t in TABLES}
             kept = sum(len(payloads) for payloads in rows[tx].values())
@@ -155,6 +166,10 @@ def interpret(landings: list[Landing], *, step: int = 10) -> Seen:
                 del first[tx]
             else:
                 seen.waiting[tx] = cause
+                each = {t: sum(len(of) for (table, _), of in rows[tx].items() if table == t) for t in TABLES}
+                counts = [None if of is None else {t: n for t, n in of.items() if n} for of in (expected, each)]
+                seen.held[tx] = {"first_at": first[tx], "rows": kept, "landings": sorted(came_in[tx])}
+                seen.held[tx] |= dict(zip(("expected", "received"), counts, strict=True))
     return seen
 
 

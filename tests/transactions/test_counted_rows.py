@@ -65,8 +65,8 @@ def decided(batches: list[np.ndarray], rules: completeness.Rules) -> list[dict[s
             {
                 "released": released,
                 "places": decisions.repeated_in,
-                "dead": decisions.dead,
-                "waiting": decisions.waiting,
+                "dead": decisions.dead.to_pylist(),
+                "waiting": decisions.waiting.to_pylist(),
                 "counts": (
                     decisions.rows,
                     decisions.metadata,

@@ -39,8 +39,8 @@ def outcome(*landings: np.ndarray, together: bool = False, rules: completeness.R
         held, decisions = buffer.decide(held, arrived, rules)
         if decisions.released:
             return completeness.RELEASED
-    (standing,) = decisions.waiting
-    return standing.cause
+    (cause,) = decisions.waiting.column("cause").to_pylist()
+    return str(cause)
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["run by run", "rebuilt"])
@@ -86,4 +86,4 @@ def test_state_that_kept_one_count_of_two_metadata_is_a_conflict_as_it_was_when_
     repeated = (both["kind"] == ev.EXPECTED) & (both["landing"] == 2)
     state = buffer.Held(both[~repeated & (both["kind"] != ev.CLOCK)])
     _, decisions = buffer.decide(state, landing(3, "1"), PATIENT)
-    assert [standing.cause for standing in decisions.waiting] == [completeness.CONFLICT]
+    assert decisions.waiting.column("cause").to_pylist() == [completeness.CONFLICT]

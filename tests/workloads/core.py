@@ -24,10 +24,11 @@ from txloom.storage.landing import change_events
 from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.targets.row_tables import member_of
 from txloom.storage.targets.schemas import changes_schema, current_schema, document_fields
-from txloom.transactions import buffer, completeness, memory
+from txloom.transactions import buffer, memory
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS, packed
 from txloom.transactions.low_watermark import LowWatermark, Partition, advanced, low_watermark
+from workloads import unfinished
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 STEP = timedelta(minutes=15)
@@ -49,8 +50,8 @@ class Core:
         self.valid_through = 0
         self.landings = self.decided = 0
         self.counts = dict.fromkeys(("rows", "released", "dead", "duplicates", "late"), 0)
-        self.waiting: list[completeness.Waiting] = []
-        self.dead: list[completeness.Waiting] = []
+        self.waiting: list[unfinished.Unfinished] = []
+        self.dead: list[unfinished.Unfinished] = []
         self.evidence: list[str] = []
         self._shown = 0
         self.partitions: dict[str, Partition] = {}
@@ -87,16 +88,16 @@ class Core:
             self.held[bucket] = held
             released.append(buffer_stream.released(decisions))
             repeated.append(buffer_stream.repeated(decisions))
-            self.waiting += decisions.waiting
-            self.dead += decisions.dead
+            self.waiting += unfinished.each(decisions.waiting)
+            self.dead += (dead := unfinished.each(decisions.dead))
             for part in decisions.released:
                 self.entered |= dict(zip(part.tx.tolist(), part.csn.tolist(), strict=True))
-            self.entered |= {standing.tx: standing.csn for standing in decisions.dead}
+            self.entered |= {standing.tx: standing.csn for standing in dead}
             self.counts["rows"] += decisions.rows
             self.counts["duplicates"] += decisions.duplicates
             self.counts["late"] += sum(len(part) for part in decisions.late)
             self.counts["released"] += sum(int(part.rows.sum()) for part in decisions.released)
-            self.counts["dead"] += sum(standing.rows for standing in decisions.dead)
+            self.counts["dead"] += sum(standing.rows for standing in dead)
         self._release(pa.concat_tables(released), pa.concat_tables(repeated))
 
     def balanced(self) -> bool:

@@ -29,9 +29,10 @@ from txloom.errors import BeyondValidThrough
 from txloom.quality.dead_letters import Selection
 from txloom.steps.buffer.buffer_transactions import KINDS, check_balance, known_before
 from txloom.steps.buffer.declared_rules import rules_of
-from txloom.steps.buffer.give_up import cause_of, describe, list_waiting, named
+from txloom.steps.buffer.give_up import cause_of, describe
 from txloom.steps.buffer.late_events import CURABLE, completed_of
 from txloom.steps.buffer.micro_batch import Batch
+from txloom.steps.buffer.pending import list_waiting, named
 from txloom.steps.buffer.producer_checks import Operations
 from txloom.steps.buffer.release_batch import Released, release_small
 from txloom.steps.dead_letters.redrive import redrive
@@ -52,6 +53,7 @@ from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.transactions import buffer, causes, completeness, reused_ids
 from txloom.transactions import events as ev
 from txloom.transactions.causes import UNREADABLE
+from txloom.transactions.completeness import UNFINISHED_ROWS
 
 BOOKS = (names.LEDGER, names.CHANGE_EVENTS, names.LANDED_FILES, names.FILE_POSITIONS, names.TRANSACTIONS, names.CUTS)
 """Tables that get a file with every run."""
@@ -239,14 +241,15 @@ class SmallLake:
         repeated = pa.Table.from_pylist(outcomes["repeated"], buffer_stream.REPEATED_ROWS)
         released = release_small(batch, whole, repeated, landings) if landings else Released()
         books = Letters(batch, counts)
+        unfinished = {what: _as_rows(outcomes[what]) for what in ("dead", "waiting")}
         books.give_up(outcomes["dead"])
         books.refuse(released)
         books.judge(outcomes["late"], {row["tx"] for row in outcomes["dead"]})
         books.write(released)
         if not batch.is_known:
-            known = named(batch, [*outcomes["dead"], *outcomes["waiting"]])  # type: ignore[list-item]
+            known = named(batch, pa.concat_tables(list(unfinished.values())))
             clock = max(outcomes["counts"], key=lambda row: row["landing"])
-            list_waiting(batch, outcomes["waiting"], known, batch.table_names(), clock)  # type: ignore[arg-type]
+            list_waiting(batch, unfinished["waiting"], known, clock)  # type: ignore[arg-type]
         counts["buffered_change"] = counts["buffered"] - counts.pop("buffered_before")
         batch.enter(dict(counts))
 
@@ -254,7 +257,9 @@ class SmallLake:
         """Decide on the landings since the last batch up to another, bucket by bucket, from packed state."""
         landed = landed_between(self.paths, self.seen, until)
         self.seen = until
-        by_kind: dict[str, list[dict[str, Any]]] = {what: [] for what in (*KINDS, "released", "repeated")}
+        by_kind: dict[str, list[dict[str, Any]]] = {
+            what: [] for what in (*KINDS, "released", "repeated", "dead", "waiting")
+        }
         rules = rules_of(self.pipeline)
         for bucket, arrived in landed.items():
             before = buffer_stream.unpack(buffer_stream.pack(self.held.get(bucket, buffer.Held())))
@@ -263,6 +268,14 @@ class SmallLake:
             for what, columns in _outcomes(waiting, self.held[bucket], decisions):
                 by_kind[what] += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return by_kind
+
+
+def _as_rows(transactions: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return transactions that wait or are given up in the schema UNFINISHED_ROWS."""
+    maps = ("expected", "received")
+    pairs = [{name: None if row[name] is None else list(row[name].items()) for name in maps} for row in transactions]
+    rows = [{**row, **each} for row, each in zip(transactions, pairs, strict=True)]
+    return pa.Table.from_pylist(rows, UNFINISHED_ROWS)
 
 
 def _outcomes(
@@ -276,7 +289,8 @@ def _outcomes(
         events = ev.concatenate(parts)
         yield what, {name: events[name].tolist() for name in ("tx", "landing", "row")}
     for what, standings in (("dead", decisions.dead), ("waiting", decisions.waiting)):
-        yield what, buffer_stream._waiting_columns(standings)
+        rows = standings.to_pylist(maps_as_pydicts="strict")
+        yield what, {name: [row[name] for row in rows] for name in UNFINISHED_ROWS.names}
     counts = {
         "rows": decisions.rows,
         "metadata": decisions.metadata,
@@ -284,7 +298,7 @@ def _outcomes(
         "repeated_metadata": decisions.repeated_metadata,
         "released": sum(int(part.rows.sum()) for part in decisions.released),
         "transactions": sum(len(part.tx) for part in decisions.released),
-        "dead": sum(standing.rows for standing in decisions.dead),
+        "dead": sum(decisions.dead.column("rows").to_pylist()),
         "buffered": int(np.count_nonzero(held.events["kind"] == ev.ROW)),
         "buffered_before": before,
     }
@@ -318,8 +332,8 @@ class Letters:
                 self._counts["dead"] -= row["rows"]
                 self._late([event for event in _distinct(given_up) if event["kind"] == "row"], {})
                 continue
-            cause = cause_of(row, watched, operations or {})  # type: ignore[arg-type]
-            self._inter(given_up, row["first_at"], row["rows"], cause, describe(row, watched))  # type: ignore[arg-type]
+            cause = cause_of(row, watched, operations or {})
+            self._inter(given_up, row["first_at"], row["rows"], cause, describe(row, watched))
 
     def refuse(self, released: Released) -> None:
         """Make dead letters of transactions with a value that is not of its type."""

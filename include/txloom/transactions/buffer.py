@@ -10,11 +10,12 @@ remembers for the next: held events, finished transactions, and what repeats or 
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from txloom.transactions import events as ev
 from txloom.transactions import memory, metadata
 from txloom.transactions.alone import alone
-from txloom.transactions.completeness import Outcomes, Rules, Waiting, collision, waiting
+from txloom.transactions.completeness import UNFINISHED_ROWS, Outcomes, Rules, collision, unfinished
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Decisions:
     """What one call decided.
 
     repeated_in: (landing, table hash; 0 for metadata) that hold events of released transactions. repeated: duplicates
-    of released events, to be left out. late and late_metadata: events of transactions that were finished before.
+    of released events, to be left out. dead and waiting: transactions, in the schema UNFINISHED_ROWS of `completeness`.
+    late and late_metadata: events of transactions that were finished before.
     clocks, rows and metadata: how many were taken in; duplicates and repeated_metadata: how many were dropped. now,
     landing and low_watermark: the last clock's.
     """
@@ -61,8 +63,8 @@ class Decisions:
     released: list[Released] = field(default_factory=list)
     repeated_in: set[tuple[int, int]] = field(default_factory=set)
     repeated: list[np.ndarray] = field(default_factory=list)
-    dead: list[Waiting] = field(default_factory=list)
-    waiting: list[Waiting] = field(default_factory=list)
+    dead: pa.Table = field(default_factory=UNFINISHED_ROWS.empty_table)
+    waiting: pa.Table = field(default_factory=UNFINISHED_ROWS.empty_table)
     late: list[np.ndarray] = field(default_factory=list)
     late_metadata: list[np.ndarray] = field(default_factory=list)
     now: int | None = None
@@ -110,7 +112,7 @@ def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisio
     finished = memory.joined(held.finished, at_once)
     held = Held(held.events, memory.newest(finished, rules.remembered, decided), held.unreadable_ranges)
     if decisions.now is not None:
-        decisions.waiting = waiting(Outcomes(held.events, rules, held.unreadable_ranges))
+        decisions.waiting = unfinished(Outcomes(held.events, rules, held.unreadable_ranges))
     return held, decisions
 
 
@@ -167,7 +169,7 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     finished_at = np.full(len(outcomes.starts), when)
     _release(outcomes, outcomes.whole, finished_at, decisions)
     if outcomes.given_up.any():
-        decisions.dead.extend(waiting(outcomes.only(outcomes.given_up)))
+        decisions.dead = pa.concat_tables([decisions.dead, unfinished(outcomes.only(outcomes.given_up))])
     done = outcomes.whole | outcomes.given_up
     landing = np.full(len(finished_at), batch["landing"].max(initial=decisions.landing))
     finished = _remember(remembered, outcomes, done, finished_at, landing)

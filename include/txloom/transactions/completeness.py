@@ -10,8 +10,10 @@ at once when its csn lies in an unreadable range, because one of its events may 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from txloom.transactions import events as ev
 from txloom.transactions import memory, metadata, producer_runs
@@ -50,23 +52,23 @@ class Rules:
     remembered: int = memory.REMEMBERED
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """The state of one transaction that waits or was given up.
-
-    `expected` is None while no metadata has come; `expected` and `received` map a table hash to a number of rows.
-    runs: the verdict of `producer_runs` on the producer's runs that sent it.
-    """
-
-    tx: int
-    csn: int
-    cause: str
-    first_at: int
-    rows: int
-    landings: tuple[int, ...]
-    expected: dict[int, int] | None
-    received: dict[int, int]
-    runs: int = 0
+COUNTS: Any = pa.map_(pa.int64(), pa.int64())
+UNFINISHED_ROWS = pa.schema(
+    [
+        ("tx", pa.int64()),
+        ("csn", pa.int64()),
+        ("cause", pa.string()),
+        ("first_at", pa.int64()),
+        ("rows", pa.int64()),
+        ("landings", pa.list_(pa.int64())),
+        ("expected", COUNTS),
+        ("received", COUNTS),
+        ("runs", pa.int64()),
+    ]
+)
+"""A row for each transaction that waits or was given up: why, since when (microseconds), and the landings that have its
+events. expected, received: rows by hash of a table; expected is null while no metadata has come. runs: the verdict of
+`producer_runs` on the producer's runs that sent it."""
 
 
 class Outcomes:
@@ -163,44 +165,68 @@ def _sums(number: np.ndarray, counts: np.ndarray, size: int) -> np.ndarray:
     return sums
 
 
-def waiting(outcomes: Outcomes) -> list[Waiting]:
-    """Return the state of each transaction, with why it waits or was given up."""
-    ends = np.append(outcomes.starts[1:], len(outcomes.events))[: len(outcomes.starts)]
-    return [
-        _waiting(outcomes, i, int(start), int(end))
-        for i, (start, end) in enumerate(zip(outcomes.starts, ends, strict=True))
-    ]
+def unfinished(outcomes: Outcomes) -> pa.Table:
+    """Return the state of each transaction (UNFINISHED_ROWS), with why it waits or was given up."""
+    columns = {
+        "tx": outcomes.events["tx"][outcomes.starts],
+        "csn": outcomes.csn,
+        "cause": _causes(outcomes),
+        "first_at": outcomes.first_at,
+        "rows": outcomes.rows,
+        "landings": _landings(outcomes),
+        "expected": _counts(outcomes.expected, outcomes.tables, ~outcomes.has_metadata),
+        "received": _counts(outcomes.received, outcomes.tables),
+        "runs": outcomes.runs,
+    }
+    return pa.Table.from_arrays([pa.array(columns[name]) for name in UNFINISHED_ROWS.names], schema=UNFINISHED_ROWS)
 
 
-def _waiting(outcomes: Outcomes, i: int, start: int, end: int) -> Waiting:
-    tables = outcomes.tables.tolist()
-    received = {table: int(n) for table, n in zip(tables, outcomes.received[i], strict=True) if n}
-    expected = {table: int(n) for table, n in zip(tables, outcomes.expected[i], strict=True) if n}
-    return Waiting(
-        tx=int(outcomes.events["tx"][start]),
-        csn=int(outcomes.csn[i]),
-        cause=_cause(outcomes, i),
-        first_at=int(outcomes.first_at[i]),
-        rows=int(outcomes.rows[i]),
-        landings=tuple(np.unique(outcomes.events["landing"][start:end]).tolist()),
-        expected=expected if outcomes.has_metadata[i] else None,
-        received=received,
-        runs=int(outcomes.runs[i]),
+def _causes(outcomes: Outcomes) -> pa.StringArray:
+    """Return why each transaction waits or was given up; where several causes hold, the first of them."""
+    by_cause = (
+        (TOO_LARGE, outcomes.too_large),
+        (CONFLICT, outcomes.conflict),
+        (UNREADABLE, outcomes.uncounted & outcomes.unreadable),
+        (SUSPECT, outcomes.uncounted & outcomes.given_up),
+        (BEHIND, outcomes.uncounted),
+        (NO_METADATA, ~outcomes.has_metadata),
+        (SUSPECT, outcomes.counted),
+        (EXCESS, outcomes.excess),
+        (SHORT, np.ones_like(outcomes.whole)),
     )
+    number = np.select([holds for _, holds in by_cause], range(len(by_cause)))
+    return pa.array([cause for cause, _ in by_cause], pa.string()).take(pa.array(number))
 
 
-def _cause(outcomes: Outcomes, i: int) -> str:
-    if outcomes.too_large[i]:
-        return TOO_LARGE
-    if outcomes.conflict[i]:
-        return CONFLICT
-    if outcomes.uncounted[i]:
-        return UNREADABLE if outcomes.unreadable[i] else SUSPECT if outcomes.given_up[i] else BEHIND
-    if not outcomes.has_metadata[i]:
-        return NO_METADATA
-    if outcomes.counted[i]:
-        return SUSPECT
-    return EXCESS if outcomes.excess[i] else SHORT
+def _landings(outcomes: Outcomes) -> "pa.ListArray[Any]":
+    """Return the landings that have events of each transaction, in order."""
+    landing = outcomes.events["landing"]
+    order = np.lexsort((landing, outcomes.number))
+    number, landing = outcomes.number[order], landing[order]
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (number[1:] != number[:-1]) | (landing[1:] != landing[:-1])
+    return pa.ListArray.from_arrays(_offsets(number[is_new], len(outcomes.starts)), pa.array(landing[is_new]))
+
+
+def _counts(matrix: np.ndarray, tables: np.ndarray, is_null: np.ndarray | None = None) -> "pa.Array[Any]":
+    """Return counts by hash of a table for each transaction, without those that are 0.
+
+    Args:
+        matrix: a row for each transaction, a column for each table.
+        tables: the hashes of the tables.
+        is_null: transactions that have no counts at all.
+    """
+    number, table = np.nonzero(matrix)
+    offsets: Any = _offsets(number, len(matrix))
+    mask = None if is_null is None else pa.array(is_null)
+    keys, counts = pa.array(tables[table]), pa.array(matrix[number, table])
+    made: pa.Array[Any] = pa.MapArray.from_arrays(offsets, keys, counts, type=COUNTS, mask=mask)
+    return made
+
+
+def _offsets(number: np.ndarray, size: int) -> Any:
+    """Return where the elements of each of so many lists begin; number: the list of each element, in order."""
+    return pa.array(np.searchsorted(number, np.arange(size + 1)).astype(np.int32))
 
 
 def collision() -> RuntimeError:

@@ -37,7 +37,7 @@ def measure(report: Report, rounds: int) -> None:
         peaks = [_one(report, prepared, size) for _ in range(rounds if size < max(SIZES) else 1)]
         report.goal(f"{size:,} waiting events: largest peak of a process, MB", max(peaks), at_most=3072)
     _large(report)
-    largest, least = max(SIZES), min(SIZES)
+    largest, least = max(SIZES), SIZES[1]  # the fewest cost less than a process's start varies
     for unit, of in (("seconds", _seconds), ("CPU seconds", _cpu_seconds)):
         ratio = _per_event(report, largest, of) / _per_event(report, least, of)
         report.goal(f"{unit} for an event that becomes whole: {largest:,} to {least:,}", ratio, at_most=1.3)

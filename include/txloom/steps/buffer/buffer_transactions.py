@@ -16,8 +16,9 @@ from txloom.errors import LedgerUnbalanced
 from txloom.quality.dead_letters import Selection
 from txloom.steps.buffer import late_events, producer_checks, producer_runs
 from txloom.steps.buffer.declared_rules import rules_of
-from txloom.steps.buffer.give_up import DeadLettered, Given, cause_of, dead_letter, give_up, list_waiting, named
+from txloom.steps.buffer.give_up import DeadLettered, Given, cause_of, dead_letter, give_up
 from txloom.steps.buffer.micro_batch import Batch
+from txloom.steps.buffer.pending import list_waiting, named
 from txloom.steps.buffer.release_batch import Released, events_in, release_large, release_small
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.step import Counts, Step
@@ -33,6 +34,7 @@ from txloom.storage.system_tables import TRANSACTIONS
 from txloom.storage.targets import history_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.transactions.causes import UNREADABLE
+from txloom.transactions.completeness import UNFINISHED_ROWS
 
 LOG = logging.getLogger(__name__)
 
@@ -145,22 +147,23 @@ def release_batch(batch: Batch, outcomes: Sequence[Row]) -> dict[str, int]:
     whole = buffer_stream.packed_rows(outcomes, "released", buffer_stream.RELEASED_ROWS)
     repeated = buffer_stream.packed_rows(outcomes, "repeated", buffer_stream.REPEATED_ROWS)
     released = _release(batch, whole, repeated, {place["landing"] for place in kinds["place"]})
-    unfinished = [*kinds["dead"], *kinds["waiting"]]
-    operations = producer_checks.operations_of(batch, kinds["dead"])
-    causes = {row["tx"]: cause_of(row, watched, operations) for row in kinds["dead"]}
+    unfinished = {what: buffer_stream.packed_rows(outcomes, what, UNFINISHED_ROWS) for what in ("dead", "waiting")}
+    dead = unfinished["dead"].to_pylist(maps_as_pydicts="strict")
+    operations = producer_checks.operations_of(batch, dead)
+    causes = {row["tx"]: cause_of(row, watched, operations) for row in dead}
     late = late_events.judge(batch, kinds["late"], {**causes, **dict.fromkeys(released.unreadable, UNREADABLE)})
-    given_up = give_up(batch, kinds["dead"], watched, operations)
+    given_up = give_up(batch, dead, watched, operations)
     dead_lettered = [given_up, _unreadable(batch, released), late.dead_lettered]
     batch.record(late.findings)
     _write_dead_letters(batch, dead_lettered)
     _write_transactions(batch, released, dead_lettered, late.completed)
     if not batch.is_known:
-        known = named(batch, unfinished)
-        producer_checks.after_batch(batch, kinds["dead"], operations, known)
-        if counts["several_runs"] or any(row["runs"] for row in kinds["dead"]):
-            producer_runs.after_batch(batch, whole, kinds["dead"], causes)
+        known = named(batch, pa.concat_tables(list(unfinished.values())))
+        producer_checks.after_batch(batch, dead, operations, known)
+        if counts["several_runs"] or any(row["runs"] for row in dead):
+            producer_runs.after_batch(batch, whole, dead, causes)
         if counts["clocks"]:
-            list_waiting(batch, kinds["waiting"], known, watched, clock)
+            list_waiting(batch, unfinished["waiting"], known, clock)
     counts = _finished(counts, dead_lettered)
     batch.enter(counts)
     return counts
@@ -173,7 +176,7 @@ def _release(batch: Batch, whole: pa.Table, repeated: pa.Table, landings: set[in
     return release(batch, whole, repeated, landings)
 
 
-KINDS = ("place", "dead", "waiting", "late", "counts")
+KINDS = ("place", "late", "counts")
 """The kinds of outcomes that have a row for each of what they are about."""
 
 

@@ -1,23 +1,18 @@
 """Dead letters: transactions that were given up, and events that came after their transaction was finished."""
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from txloom.config import names
 from txloom.config.identity import AT_POSITION, NUMBERED, same_content
 from txloom.quality.producer_diagnostics import uncounted
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.dead_letters.spark_rows import as_dead_letters
-from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.sql import int_list
-from txloom.storage.system_tables import PENDING_TRANSACTIONS
 from txloom.transactions import causes, completeness
 
 GIVEN = (
@@ -26,6 +21,10 @@ GIVEN = (
 """The schema of `Given` in Spark."""
 BOUNDS = ("tx", "first_landing", "last_landing")
 """These identify a given-up transaction: one with the same hash may be given up, come back and be given up again."""
+
+
+Unfinished = Mapping[str, Any]
+"""A transaction that waits or is given up: a row of UNFINISHED_ROWS (`txloom.transactions.completeness`)."""
 
 
 class Given(NamedTuple):
@@ -65,7 +64,7 @@ class DeadLettered:
 
 
 def give_up(
-    batch: Batch, dead: Sequence[Row], watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]
+    batch: Batch, dead: Sequence[Unfinished], watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]
 ) -> DeadLettered:
     """Turn transactions that waited for longer than patience into dead letters with cause and detail.
 
@@ -74,7 +73,7 @@ def give_up(
 
     Args:
         batch: the batch.
-        dead: decisions of kind `dead`.
+        dead: the transactions.
         watched: the watched tables by hash.
         operations: by hash of a transaction, received rows by operation and table; see `producer_checks.operations_of`.
     """
@@ -130,11 +129,11 @@ def _released_before(batch: Batch, given: Sequence[Given], landings: Collection[
     return {each for each in concerned if (behind.get(each) or 0) <= ends[each[0]]}
 
 
-def cause_of(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]) -> str:
+def cause_of(row: Unfinished, watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]) -> str:
     """Return the cause of a transaction that is given up.
 
     Args:
-        row: a decision of kind `dead`.
+        row: the transaction.
         watched: the watched tables by hash.
         operations: as in `give_up`. Where the excess is exactly the rows of one operation, the cause names it.
     """
@@ -155,10 +154,10 @@ def _events_of(batch: Batch, given: DataFrame, landings: Collection[int]) -> Dat
     return events.join(F.broadcast(given), "tx").where("landing between first_landing and last_landing")
 
 
-def describe(row: Row, watched: Mapping[int, str]) -> str:
+def describe(row: Unfinished, watched: Mapping[int, str]) -> str:
     """Return received over expected rows of the tables in which they differ, such as `order_line_items 3/4`.
 
-    >>> describe(Row(expected='{"1": 4}', received='{"1": 3}'), {1: "lines"})
+    >>> describe({"expected": {1: 4}, "received": {1: 3}}, {1: "lines"})
     'lines 3/4'
     """
     received = counts_by_table(row["received"], watched)
@@ -170,14 +169,14 @@ def describe(row: Row, watched: Mapping[int, str]) -> str:
     return ", ".join(f"{t} {received.get(t, 0)}/{expected.get(t, 0)}" for t in differing)
 
 
-def counts_by_table(packed: str | None, watched: Mapping[int, str]) -> dict[str, int]:
+def counts_by_table(counts: Mapping[int, int] | None, watched: Mapping[int, str]) -> dict[str, int]:
     """Return counts by table name.
 
     Args:
-        packed: JSON: counts by hash of a table's name; None: none.
+        counts: by hash of a table's name; None: none.
         watched: the watched tables by hash.
     """
-    return {watched.get(int(table), table): count for table, count in json.loads(packed or "{}").items()}
+    return {watched.get(table, str(table)): count for table, count in (counts or {}).items()}
 
 
 def dead_letter(batch: Batch, given: Sequence[Given], landings: Collection[int]) -> DeadLettered:
@@ -268,64 +267,3 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
 def causes_frame(batch: Batch, dead: Mapping[int, str]) -> DataFrame:
     """Return a frame of causes by hash of the transaction: columns `tx` and `joins`."""
     return batch.spark.createDataFrame(list(dead.items()), "tx bigint, joins string")
-
-
-def list_waiting(
-    batch: Batch,
-    waiting: Sequence[Row],
-    named: Mapping[int, Mapping[str, Any]],
-    watched: Mapping[int, str],
-    clock: Row,
-) -> None:
-    """Replace the rows of pending_transactions by the transactions that wait after a landing, longest first.
-
-    The commit has the batch's release number in its metadata: `txloom.storage.buffer.newest_batch` reads it.
-
-    Args:
-        batch: the batch.
-        waiting: decisions of kind `waiting`.
-        named: id, xid, csn and commit time by hash; see the function `named`.
-        watched: the watched tables by hash.
-        clock: the decision of kind `counts` of the last landing.
-    """
-    at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
-    rows = [_pending(row, named[row["tx"]], watched, at) for row in waiting]
-    rows.sort(key=lambda row: row["age_seconds"], reverse=True)
-    path = batch.paths.table(names.PENDING_TRANSACTIONS)
-    about = {"release": batch.release, "landing": clock["landing"], "reached": clock["csn"]}
-    small_tables.replace(path, rows, PENDING_TRANSACTIONS, about)
-
-
-def named(batch: Batch, waiting: Sequence[Row]) -> dict[int, dict[str, Any]]:
-    """Return id, xid, csn and commit time of unfinished transactions, by hash; what no event has is None.
-
-    Args:
-        batch: the batch.
-        waiting: decisions of kind `dead` or `waiting`.
-    """
-    if not waiting:
-        return {}
-    landings = int_list([landing for row in waiting for landing in row["landings"]])
-    columns = ("transaction_id", "xid", "csn", "committed_at")
-    sql = f"select tx, {', '.join(columns)} from t where landing in ({landings}) and tx is not null"
-    events = arrow_tables.matching(batch.paths.change_events, sql, "tx", [row["tx"] for row in waiting])
-    groups = events.group_by("tx").aggregate([(name, "max") for name in columns])
-    groups = groups.rename_columns([name.removesuffix("_max") for name in groups.column_names])
-    return {row["tx"]: row for row in groups.to_pylist()}
-
-
-def _pending(row: Row, named: Mapping[str, Any], watched: Mapping[int, str], at: datetime) -> dict[str, Any]:
-    first = datetime.fromtimestamp(row["first_at"] / 1e6, UTC)
-    committed = named["committed_at"]
-    return {
-        "transaction_id": named["transaction_id"],
-        "xid": named["xid"],
-        "csn": named["csn"],
-        "committed_at": committed,
-        "first_landed_at": first,
-        "age_seconds": int((at - first).total_seconds()),
-        "expected": None if row["expected"] is None else counts_by_table(row["expected"], watched),
-        "received": counts_by_table(row["received"], watched),
-        "cause": row["cause"],
-        "as_of": at,
-    }

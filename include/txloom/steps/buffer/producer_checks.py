@@ -3,13 +3,13 @@
 Transactions that still wait are left out: their metadata, or their rows, may be on the way.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from pyspark.sql import Row
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from txloom.quality.producer_diagnostics import TransactionSeen, diagnose
-from txloom.steps.buffer.give_up import counts_by_table
+from txloom.steps.buffer.give_up import Unfinished, counts_by_table
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables
@@ -21,7 +21,7 @@ MOST = 500
 Operations = dict[int, dict[str, dict[str, int]]]
 
 
-def operations_of(batch: Batch, dead: Sequence[Row]) -> Operations:
+def operations_of(batch: Batch, dead: Sequence[Unfinished]) -> Operations:
     """Return, by hash of the transaction and by operation, how many distinct rows were landed for each table.
 
     Of GoldenGate's transactions with an excess or without metadata, the first MOST; {} for other producers, which have
@@ -29,7 +29,7 @@ def operations_of(batch: Batch, dead: Sequence[Row]) -> Operations:
 
     Args:
         batch: the batch.
-        dead: decisions of kind `dead`.
+        dead: the transactions that were given up.
     """
     if batch.pipeline.source.format != "goldengate":
         return {}
@@ -47,27 +47,31 @@ def operations_of(batch: Batch, dead: Sequence[Row]) -> Operations:
     return operations
 
 
-def after_batch(batch: Batch, dead: Sequence[Row], operations: Operations, named: Mapping[int, Any]) -> None:
+def after_batch(batch: Batch, dead: Sequence[Unfinished], operations: Operations, named: pa.Table) -> None:
     """Record what given-up transactions show of a GoldenGate producer; of other producers nothing.
 
     Args:
         batch: the batch.
-        dead: decisions of kind `dead`.
+        dead: the transactions that were given up.
         operations: as `operations_of` returns them.
-        named: xid and csn by hash; a transaction that is not among them is left out.
+        named: xid and csn, with the hash as tx; a transaction that is not among them is left out.
     """
     if batch.pipeline.source.format != "goldengate":
         return
+    if not dead:
+        return
     watched = batch.table_names()
+    chosen = named.filter(pc.is_in(named.column("tx"), pa.array([row["tx"] for row in dead], pa.int64())))
+    known = {row["tx"]: row for row in chosen.to_pylist()}
     seen = [
         TransactionSeen(
-            named[row["tx"]]["xid"],
-            named[row["tx"]]["csn"],
+            known[row["tx"]]["xid"],
+            known[row["tx"]]["csn"],
             None if row["expected"] is None else counts_by_table(row["expected"], watched),
             counts_by_table(row["received"], watched),
             operations.get(row["tx"], {}),
         )
         for row in dead
-        if row["tx"] in named
+        if row["tx"] in known
     ]
     findings.record(batch.paths, diagnose(seen), batch.run_id, batch.pipeline.source.format)

@@ -10,11 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Row
 
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
-from txloom.steps.buffer.give_up import describe
+from txloom.steps.buffer.give_up import Unfinished, describe
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters.open_letters import released as released_before
@@ -68,13 +67,13 @@ class Sent:
     shared: dict[str, int] = field(default_factory=dict)
 
 
-def after_batch(batch: Batch, released: pa.Table, dead: Sequence[Row], causes: Mapping[int, str]) -> None:
+def after_batch(batch: Batch, released: pa.Table, dead: Sequence[Unfinished], causes: Mapping[int, str]) -> None:
     """Record a finding or a note for each table of the transactions of several runs that a batch decided on.
 
     Args:
         batch: the batch.
         released: the released transactions, in the schema RELEASED_ROWS of `txloom.storage.buffer.buffer_stream`.
-        dead: decisions of kind `dead`.
+        dead: the transactions that were given up.
         causes: causes of the dead ones, by hash.
     """
     decided = [*_of_released(released), *_of_dead(batch, dead, causes)]
@@ -101,7 +100,7 @@ def _of_released(released: pa.Table) -> list[Decided]:
     return [Decided(**row) for row in of_several.select(columns).to_pylist()]
 
 
-def _of_dead(batch: Batch, dead: Sequence[Row], causes: Mapping[int, str]) -> Iterator[Decided]:
+def _of_dead(batch: Batch, dead: Sequence[Unfinished], causes: Mapping[int, str]) -> Iterator[Decided]:
     watched = batch.table_names()
     for row in dead:
         if row["runs"] != ONE:

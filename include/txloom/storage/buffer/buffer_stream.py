@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -21,19 +22,17 @@ if TYPE_CHECKING:
 
 OUTCOMES = """
     what string, bucket int, tx bigint, csn bigint, rows bigint, first_at bigint, landing bigint, row bigint,
-    `table` bigint, cause string, expected string, received string, landings array<bigint>, runs bigint,
-    packed binary"""
+    `table` bigint, received string, packed binary"""
 """The schema of outcomes, as DDL. what: the kind of a row.
 
 released: in `packed`, the transactions that a bucket releases (RELEASED_ROWS). place: a landing and a table that have
-events of released transactions. repeated: in `packed`, the duplicates among them (REPEATED_ROWS). dead, waiting: a
-transaction with its counts. late: landing and row of a row (rows is 1) or metadata (rows is 0) whose transaction was
-finished before. counts: of the bucket, as JSON in `received`; first_at, landing and csn are time, landing and low
-watermark of its last clock. runs: of dead and waiting transactions, the verdict of `producer_runs`. Times are in
-microseconds."""
+events of released transactions. repeated: in `packed`, the duplicates among them (REPEATED_ROWS). dead, waiting: in
+`packed`, transactions (`completeness.UNFINISHED_ROWS`). late: landing and row of a row (rows is 1) or metadata (rows is
+0) whose transaction was finished before. counts: of the bucket, as JSON in `received`; first_at, landing and csn are
+time, landing and low watermark of its last clock. Times are in microseconds."""
 
 OUTCOME_NAMES = [part.split()[0].strip("`") for part in OUTCOMES.split(",")]
-INTEGERS = ("tx", "csn", "rows", "first_at", "landing", "row", "table", "runs")
+INTEGERS = ("tx", "csn", "rows", "first_at", "landing", "row", "table")
 RELEASED = ("tx", "csn", "rows", "first_at", "finished_at", "first_landing", "last_landing", "runs")
 RELEASED_ROWS = pa.schema([(name, pa.int64()) for name in RELEASED])
 """Released transactions, with times in microseconds. first_landing and last_landing: between these their events were
@@ -98,7 +97,8 @@ def unpack(state: tuple[bytes, bytes]) -> buffer.Held:
 
 
 def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisions) -> Iterator[pd.DataFrame]:
-    for what, rows in (("released", released(decisions)), ("repeated", repeated(decisions))):
+    unfinished = (("dead", decisions.dead), ("waiting", decisions.waiting))
+    for what, rows in (("released", released(decisions)), ("repeated", repeated(decisions)), *unfinished):
         if rows.num_rows:
             yield _frame(what, bucket, {"packed": [ev.pack_rows(rows)]})
     pairs = sorted(decisions.repeated_in)
@@ -106,8 +106,6 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
     late = ev.concatenate([*decisions.late, *decisions.late_metadata])
     is_row = (late["kind"] != ev.METADATA).astype(np.int64)
     yield _frame("late", bucket, {**{name: late[name] for name in ("tx", "landing", "row")}, "rows": is_row})
-    for what, incomplete in (("dead", decisions.dead), ("waiting", decisions.waiting)):
-        yield _frame(what, bucket, _waiting_columns(incomplete))
     counts = {
         "rows": decisions.rows,
         "metadata": decisions.metadata,
@@ -118,8 +116,8 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
         "transactions": sum(len(part.tx) for part in decisions.released),
         "suspects": sum(int((part.runs == producer_runs.UNCONNECTED).sum()) for part in decisions.released),
         "several_runs": sum(int((part.runs != producer_runs.ONE).sum()) for part in decisions.released),
-        "dead": sum(waiting.rows for waiting in decisions.dead),
-        "dead_transactions": len(decisions.dead),
+        "dead": pc.sum(decisions.dead.column("rows"), min_count=0).as_py(),
+        "dead_transactions": decisions.dead.num_rows,
         "buffered": int(ev.row_counts(held.events).sum()),
         "buffered_before": before,
         "clocks": decisions.clocks,
@@ -150,23 +148,9 @@ def repeated(decisions: buffer.Decisions) -> pa.Table:
 
 
 def packed_rows(outcomes: Iterable[Row], what: str, schema: pa.Schema) -> pa.Table:
-    """Return the rows that outcomes of a kind have packed, in one piece; schema: RELEASED_ROWS or REPEATED_ROWS."""
+    """Return the rows that outcomes of a kind have packed, in one piece; schema: that of the kind, see OUTCOMES."""
     parts = [ev.unpack_rows(row["packed"]) for row in outcomes if row["what"] == what]
     return pa.concat_tables([schema.empty_table(), *parts]).combine_chunks()
-
-
-def _waiting_columns(transactions: list[completeness.Waiting]) -> dict[str, Any]:
-    return {
-        "tx": [each.tx for each in transactions],
-        "csn": [each.csn for each in transactions],
-        "rows": [each.rows for each in transactions],
-        "first_at": [each.first_at for each in transactions],
-        "cause": [each.cause for each in transactions],
-        "expected": [None if each.expected is None else json.dumps(each.expected) for each in transactions],
-        "received": [json.dumps(each.received) for each in transactions],
-        "landings": [list(each.landings) for each in transactions],
-        "runs": [each.runs for each in transactions],
-    }
 
 
 def _frame(what: str, bucket: int, columns: dict[str, Any]) -> pd.DataFrame:
