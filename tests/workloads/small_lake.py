@@ -241,10 +241,14 @@ class SmallLake:
         repeated = pa.Table.from_pylist(outcomes["repeated"], buffer_stream.REPEATED_ROWS)
         released = release_small(batch, whole, repeated, landings) if landings else Released()
         books = Letters(batch, counts)
-        unfinished = {what: _as_rows(outcomes[what]) for what in ("dead", "waiting")}
-        books.give_up(outcomes["dead"])
+        unfinished = {
+            what: buffer_stream.packed_rows(outcomes[what], what, UNFINISHED_ROWS)  # type: ignore[arg-type]
+            for what in ("dead", "waiting")
+        }
+        dead = unfinished["dead"].to_pylist(maps_as_pydicts="strict")
+        books.give_up(dead)
         books.refuse(released)
-        books.judge(outcomes["late"], {row["tx"] for row in outcomes["dead"]})
+        books.judge(outcomes["late"], {row["tx"] for row in dead})
         books.write(released)
         if not batch.is_known:
             known = named(batch, pa.concat_tables(list(unfinished.values())))
@@ -270,14 +274,6 @@ class SmallLake:
         return by_kind
 
 
-def _as_rows(transactions: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return transactions that wait or are given up in the schema UNFINISHED_ROWS."""
-    maps = ("expected", "received")
-    pairs = [{name: None if row[name] is None else list(row[name].items()) for name in maps} for row in transactions]
-    rows = [{**row, **each} for row, each in zip(transactions, pairs, strict=True)]
-    return pa.Table.from_pylist(rows, UNFINISHED_ROWS)
-
-
 def _outcomes(
     before: int, held: buffer.Held, decisions: buffer.Decisions
 ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
@@ -289,8 +285,7 @@ def _outcomes(
         events = ev.concatenate(parts)
         yield what, {name: events[name].tolist() for name in ("tx", "landing", "row")}
     for what, standings in (("dead", decisions.dead), ("waiting", decisions.waiting)):
-        rows = standings.to_pylist(maps_as_pydicts="strict")
-        yield what, {name: [row[name] for row in rows] for name in UNFINISHED_ROWS.names}
+        yield what, {"what": [what], "packed": [ev.pack_rows(standings)]}
     counts = {
         "rows": decisions.rows,
         "metadata": decisions.metadata,

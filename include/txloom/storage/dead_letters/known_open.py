@@ -6,15 +6,16 @@ dismissed ones, or a table was made anew or an older copy of it was put back, th
 used. A table that was restored to an older version by Delta is seen when maintenance looks next.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from txloom.config import names
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.delta.read_session import exists, log_entries, opened
 from txloom.storage.delta.sql import near, text_list
-from txloom.storage.paths import TablePaths, filesystem_of
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import OPEN_DEAD_LETTERS
 
 MOST = 1_000
@@ -26,14 +27,14 @@ times the stack of one without (`txloom.storage.delta.sql`)."""
 class KnownOpen:
     """What was open after a release of the buffer and the landing up to which it had buffered.
 
-    letters: landing and row of the dead letters that were open; of none that came later. given_up: id and csn of
-    transactions that were given up and may have been open. None where they were too many.
+    letters: landing and row of the dead letters that were open; of none that came later. given_up: transaction_id and
+    csn of transactions that were given up and may have been open. None where they were too many.
     """
 
     release: int
     landing: int
-    letters: tuple[tuple[int, int], ...] | None
-    given_up: tuple[tuple[str, int | None], ...] | None
+    letters: Sequence[Mapping[str, int]] | None
+    given_up: Sequence[Mapping[str, Any]] | None
 
     @property
     def later(self) -> str:
@@ -43,10 +44,11 @@ class KnownOpen:
     @property
     def earlier(self) -> str:
         """Return the condition of the dead letters that were open, as SQL."""
-        letters = self.letters or ()
-        keys = text_list(f"{landing}:{row}" for landing, row in letters)
-        near_them = near("landing", (landing for landing, _ in letters))
-        return f"({near_them} and concat(landing, ':', \"row\") in ({keys}))" if letters else "false"
+        if not self.letters:
+            return "false"
+        keys = text_list(f"{each['landing']}:{each['row']}" for each in self.letters)
+        near_them = near("landing", (each["landing"] for each in self.letters))
+        return f"({near_them} and concat(landing, ':', \"row\") in ({keys}))"
 
 
 def known_open(paths: TablePaths) -> KnownOpen | None:
@@ -57,69 +59,67 @@ def known_open(paths: TablePaths) -> KnownOpen | None:
     rows = small_tables.query(path, "select * from t")
     if len(rows) != 1 or not _holds(paths, rows[0]["tables"]):
         return None
-    (row,) = rows
-    letters, given_up = row["letters"], row["given_up"]
-    return KnownOpen(
-        row["release"],
-        row["landing"],
-        None if letters is None else tuple((each["landing"], each["row"]) for each in letters),
-        None if given_up is None else tuple((each["transaction_id"], each["csn"]) for each in given_up),
-    )
+    return KnownOpen(*(rows[0][name] for name in ("release", "landing", "letters", "given_up")))
 
 
 def _holds(paths: TablePaths, read: Mapping[str, str]) -> bool:
     """Say whether the tables that were read are still there, with the versions that were read."""
-    tables = _tables(paths)
-    if tables.keys() != read.keys():
-        return False
-    marks = {name: each.rpartition(" ") for name, each in read.items()}
-    return all(
-        int(count) <= tables[name].count and mark == _mark(tables[name].path, int(mark.split(" ")[0]))
-        for name, (mark, _, count) in marks.items()
+    tables, states = _tables(paths), {name: _State.parsed(text) for name, text in read.items()}
+    return tables.keys() == states.keys() and all(
+        states[name].rows <= count and states[name] == _state(path, states[name].version, states[name].rows)
+        for name, (path, count) in tables.items()
     )
 
 
 def was_restored(paths: TablePaths) -> bool:
     """Say whether a table was restored to an older version since it was read."""
     rows = small_tables.query(paths.table(names.OPEN_DEAD_LETTERS), "select tables from t")
-    versions = {name: int(each.split(" ")[0]) for row in rows for name, each in row["tables"].items()}
+    versions = {name: _State.parsed(text).version for row in rows for name, text in row["tables"].items()}
+    tables = {name: opened(path) for name, (path, _) in _tables(paths).items() if name in versions}
     return any(
         "RESTORE" in str(commit.get("operation"))
-        for name, each in _tables(paths).items()
-        if name in versions
-        for commit in opened(each.path).history(max(int(opened(each.path).version()) - versions[name], 1))
+        for name, table in tables.items()
+        for commit in table.history(max(int(table.version()) - versions[name], 1))
     )
 
 
-@dataclass(frozen=True)
-class _Read:
-    """A table that is read: its path, and how many rows it has, where rows may be taken out of it."""
+class _State(NamedTuple):
+    """A table as it was read: its version, size and time of the log entry of that, and rows that it may not lose."""
 
-    path: str
-    count: int
+    version: int
+    size: str
+    written: str
+    rows: int
+
+    @classmethod
+    def parsed(cls, text: str) -> "_State":
+        version, size, written, rows = text.split(" ")
+        return cls(int(version), size, written, int(rows))
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self))
 
 
-def _tables(paths: TablePaths) -> dict[str, _Read]:
-    """Return by Delta's id the tables that say what is open."""
+def _state(path: str, version: int, rows: int) -> _State:
+    """Return the state of a table at a version; a copy that was put back has another size or time."""
+    (entry,) = log_entries(path, version)
+    return _State(version, str(entry.size), str(entry.mtime_ns), rows)
+
+
+def _tables(paths: TablePaths) -> dict[str, tuple[str, int]]:
+    """Return by Delta's id the tables that say what is open: path, and how many rows there are, where some may go."""
     dismissals = paths.table(names.DISMISSALS)
     every = {paths.dead_letters: 0, paths.table(names.TRANSACTIONS): 0, dismissals: 0}
     if exists(dismissals):
         every[dismissals] = small_tables.query(dismissals, "select count(*) as n from t")[0]["n"]
-    return {str(opened(path).metadata().id): _Read(path, count) for path, count in every.items() if exists(path)}
-
-
-def _mark(path: str, version: int) -> str:
-    """Return a version with size and time of its log entry: a copy that was put back has others."""
-    filesystem, folder = filesystem_of(path)
-    entry = filesystem.get_file_info(f"{folder}/_delta_log/{version:020}.json")
-    return f"{version} {entry.size} {entry.mtime_ns}"
+    return {str(opened(path).metadata().id): (path, count) for path, count in every.items() if exists(path)}
 
 
 def write(
     paths: TablePaths,
     upto: tuple[int, int],
-    letters: Iterable[Mapping[str, object]],
-    given_up: Iterable[Mapping[str, object]],
+    letters: Sequence[Mapping[str, Any]],
+    given_up: Sequence[Mapping[str, Any]],
 ) -> None:
     """Replace what is known by what is open now; in the read session in which that was read.
 
@@ -133,8 +133,8 @@ def write(
         "release": upto[0],
         "landing": upto[1],
         "tables": {
-            name: f"{_mark(each.path, int(opened(each.path).version()))} {each.count}"
-            for name, each in _tables(paths).items()
+            name: str(_state(path, int(opened(path).version()), count))
+            for name, (path, count) in _tables(paths).items()
         },
         "letters": _few(letters),
         "given_up": _few(given_up),
@@ -143,9 +143,8 @@ def write(
     small_tables.replace(paths.table(names.OPEN_DEAD_LETTERS), [row], OPEN_DEAD_LETTERS, {})
 
 
-def _few(rows: Iterable[Mapping[str, object]]) -> list[Mapping[str, object]] | None:
-    listed = list(rows)
-    return listed if len(listed) <= MOST else None
+def _few(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]] | None:
+    return rows if len(rows) <= MOST else None
 
 
 def forget(paths: TablePaths) -> None:

@@ -24,8 +24,8 @@ MESSAGE = 'topic, partition, "offset", file, line, value, headers'
 """The columns that are kept of a message: its position, and the message as it came."""
 REDRIVE = f"{names.SYSTEM_PREFIX}redrive"
 """The topic under which the landings of redrives are planned."""
-RELEASED = "not exists (select 1 from {} where t.status = 'released' and {})"
 SAME = "t.transaction_id = d.transaction_id and t.csn = d.csn"
+RELEASED = f"not exists (select 1 from {{}} where t.status = 'released' and {SAME})"
 SUPERSEDED = (
     "not exists (select 1 from c where c.landing in ({}) and c.landing > d.landing and c.topic = d.topic"
     " and (c.file is not distinct from d.file) and (c.line is not distinct from d.line)"
@@ -108,8 +108,7 @@ def _candidates_since(path: str, where: str, dead: str, known: KnownOpen) -> pa.
         return None
     since = f"select distinct transaction_id, csn from t where ({where}) and ({dead}) and release > {known.release}"
     new = arrow_tables.select(path, since)
-    before = [{"transaction_id": name, "csn": csn} for name, csn in known.given_up]
-    return pa.concat_tables([new, pa.Table.from_pylist(before, new.schema)])
+    return pa.concat_tables([new, pa.Table.from_pylist(list(known.given_up), new.schema)])
 
 
 def _candidates(path: str, where: str, dead: str) -> pa.Table:
@@ -132,11 +131,8 @@ def _near(dead: pa.Table) -> str:
 
     A part of a transaction with a GTID may have any csn that is too low, that of others is the transaction's.
     """
-    csn = dead.column("csn")
-    if csn.null_count:
-        return "true"
-    ids = cast("list[str]", dead.column("transaction_id").to_pylist())
-    if any(GTID.match(each) for each in ids):
+    csn, ids = dead.column("csn"), cast("list[str]", dead.column("transaction_id").to_pylist())
+    if csn.null_count or any(GTID.match(each) for each in ids):
         return "true"
     return f"(csn is null or {near('csn', cast('list[int]', csn.to_pylist()))})"
 
@@ -205,7 +201,7 @@ def _open(paths: TablePaths, columns: str, more: str, version: int | None, known
         conditions.append(f"not exists ({DISMISSED})")
     if exists(paths.table(names.TRANSACTIONS)):
         tables["t"] = opened(paths.table(names.TRANSACTIONS))
-        conditions.append(RELEASED.format(released, SAME))
+        conditions.append(RELEASED.format(released))
     if again := [landing for landing in redrives(paths) if landing > after]:
         tables["c"] = opened(paths.change_events)
         conditions.append(SUPERSEDED.format(int_list(again)))

@@ -168,8 +168,13 @@ def _name(path: str, version: int) -> Hashable:
 
     The key has size and time of the version's log entry, because a table that was made anew has the same versions.
     """
-    filesystem, folder = _folder(path)
-    newest, following = filesystem.get_file_info([f"{folder}/_delta_log/{n:020}.json" for n in (version, version + 1)])
+    newest, following = log_entries(path, version, version + 1)
     if newest.type != fs.FileType.File or following.type != fs.FileType.NotFound:
         return None
     return path, version, newest.size, newest.mtime_ns
+
+
+def log_entries(path: str, *versions: int) -> list[fs.FileInfo]:
+    """Return size and time of the log entries of some versions of a table, and whether they are there."""
+    filesystem, folder = _folder(path)
+    return filesystem.get_file_info([f"{folder}/_delta_log/{version:020}.json" for version in versions])

@@ -43,7 +43,6 @@ def properties_of(table: str, retain: timedelta) -> Mapping[str, str]:
         table: its name.
         retain: how long old versions stay readable, by the declaration.
 
-    >>> from datetime import timedelta
     >>> properties_of("ledger", timedelta(days=7)), properties_of("orders", timedelta(days=45))
     ({'delta.logRetentionDuration': 'interval 24 hours'}, {'delta.logRetentionDuration': 'interval 1080 hours'})
     """
@@ -54,25 +53,23 @@ def properties_of(table: str, retain: timedelta) -> Mapping[str, str]:
     return {KEPT: f"interval {max(round(kept.total_seconds() / 3600), 1)} hours"}
 
 
-def keep_log(path: str, properties: Mapping[str, str]) -> bool:
-    """Give a table the properties that it lacks, in a commit that leaves its state as it is; return whether it did.
+def keep_log(path: str, properties: Mapping[str, str]) -> None:
+    """Give a table the properties that it lacks, in a commit that leaves its state as it is.
 
     A property that somebody gave it stays, but a log that is kept for less time is kept for longer.
 
     Raises LeaseTaken where another run holds the lease.
     """
 
-    def attempt() -> bool:
+    def attempt() -> None:
         table = FENCE.opened(path)
         has = dict(table.metadata().configuration)
         lacking = {name: value for name, value in properties.items() if _is_lacking(name, value, has.get(name))}
-        if not lacking:
-            return False
-        carried = commit_properties(metadata=newest_metadata(path) or None, only_next=True)
-        table.alter.set_table_properties(lacking, commit_properties=carried)
-        return True
+        if lacking:
+            carried = commit_properties(metadata=newest_metadata(path) or None, only_next=True)
+            table.alter.set_table_properties(lacking, commit_properties=carried)
 
-    return repeated(attempt)
+    repeated(attempt)
 
 
 def _is_lacking(name: str, value: str, has: str | None) -> bool:

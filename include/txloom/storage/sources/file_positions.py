@@ -105,13 +105,13 @@ def newest(paths: TablePaths, files: Iterable[str], before: int | None = None) -
 
 
 def _near(files: Sequence[str]) -> str:
-    """Return a condition that holds for some files and for few others: a range of names for each of their folders."""
+    """Return a condition that holds for some files, in order, and for few others: a range of names for each folder."""
     by_folder: dict[str, list[str]] = {}
-    for file in sorted(files):
+    for file in files:
         by_folder.setdefault(file.rpartition("/")[0], []).append(file)
     ranges = [f"file between {text_literal(each[0])} and {text_literal(each[-1])}" for each in by_folder.values()]
     if len(ranges) > MOST_RANGES:
-        return f"file between {text_literal(min(files))} and {text_literal(max(files))}"
+        return f"file between {text_literal(files[0])} and {text_literal(files[-1])}"
     return f"({' or '.join(ranges)})"
 
 
