@@ -56,6 +56,7 @@ TESTED_BY = {
     "storage/landing/loaded_snapshots": "steps/snapshots/test_load_snapshot",
     "storage/landing/landing_plan": "storage/landing/test_kafka_offsets",
     "storage/landing/landing_tables": "storage/landing/test_connector_snapshots",
+    "storage/maintenance/history_cleaning": "steps/maintenance/test_clean_history",
     "storage/maintenance/history_retention": "steps/maintenance/test_clean_history",
     "storage/maintenance/log_retention": "steps/maintenance/test_maintain_tables",
     "storage/maintenance/optimize": "steps/maintenance/test_maintain_tables",

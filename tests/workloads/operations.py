@@ -29,8 +29,9 @@ def _backfill(lake: SmallLake, made: Play) -> None:
     lake.runs += 1
     if not lake.rows("pending_transactions") and not lake.rows("transactions"):
         return
-    lake.step(backfill, lake.session, "rebuild")
-    counts = lake.step(backfill, lake.session, "compare")
+    with lake.in_pieces():
+        lake.step(backfill, lake.session, "rebuild")
+        counts = lake.step(backfill, lake.session, "compare")
     assert counts["changes"] == 0 and counts["surplus"] == 0, f"a backfill of what is right differs: {counts}"
     lake.step(backfill, lake.session, "apply")
     lake.step(backfill, lake.session, "drop")
@@ -115,7 +116,8 @@ def _clean(lake: SmallLake, made: Play) -> None:
     vacuum = kept.vacuum.model_copy(update={"retain": timedelta(0)})
     short = kept.model_copy(update={"history": history, "vacuum": vacuum})
     pipeline = lake.pipeline.model_copy(update={"maintenance": short})
-    clean_history(step_of(pipeline, lake.warehouse, f"run-{lake.runs}", lake.session))
+    with lake.in_pieces():
+        clean_history(step_of(pipeline, lake.warehouse, f"run-{lake.runs}", lake.session))
 
 
 OPERATE = {

@@ -135,12 +135,7 @@ class SmallLake:
     def _cycle(self) -> None:
         self.land()
         self.buffer()
-        small = self.runs % 3
-        with (
-            patch.object(pieces, "PIECE_BYTES", (300, 5_000, pieces.PIECE_BYTES)[small]),
-            patch.object(pieces, "AT_ONCE_BYTES", (300, 5_000, pieces.AT_ONCE_BYTES)[small]),
-            patch.object(rewrite, "FILE_BYTES", (500, rewrite.FILE_BYTES, 5_000)[small]),
-        ):
+        with self.in_pieces():
             self.step(merge_current, self.session)
         self.step(publish, None)
         if self.runs % 3 == 0:
@@ -153,6 +148,17 @@ class SmallLake:
                 table = DeltaTable(self.paths.table(name))
                 table.optimize.compact()
                 table.create_checkpoint()
+
+    @contextmanager
+    def in_pieces(self) -> Iterator[None]:
+        """Cut what is large into pieces of another size in every run; none of them is large by itself."""
+        small = self.runs % 3
+        with (
+            patch.object(pieces, "PIECE_BYTES", (300, 5_000, pieces.PIECE_BYTES)[small]),
+            patch.object(pieces, "AT_ONCE_BYTES", (300, 5_000, pieces.AT_ONCE_BYTES)[small]),
+            patch.object(rewrite, "FILE_BYTES", (500, rewrite.FILE_BYTES, 5_000)[small]),
+        ):
+            yield
 
     def session(self) -> Any:
         """Return the session of steps that are too large for this process: there is none."""

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from txloom.steps.backfill import spark as backfill
+from txloom.steps.backfill import left_history, rebuild
 from txloom.steps.buffer import buffer_transactions as buffering
 from txloom.steps.buffer import release_batch
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
@@ -18,7 +18,6 @@ from txloom.steps.snapshots import diff_snapshot
 from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.delta import arrow_tables, small_merge
 from txloom.storage.landing import decoding
-from txloom.storage.maintenance import history_retention
 from txloom.storage.targets import spark_fold
 from workloads.small_lake import SmallLake
 
@@ -29,18 +28,15 @@ LIMITS = (
     (rewrite_merge, "REWRITE_BYTES", (-1, 5_000, rewrite_merge.REWRITE_BYTES)),
     (diff_snapshot, "BUCKET_BYTES", (300, diff_snapshot.BUCKET_BYTES)),
     (release_batch, "SHARE", (5, release_batch.SHARE)),
-    (backfill, "SHARE", (5, backfill.SHARE)),
-    (backfill, "ROWS", (10, backfill.ROWS)),
-    (history_retention, "PART_ROWS", (10, history_retention.PART_ROWS)),
+    (rebuild, "SHARE", (5, rebuild.SHARE)),
+    (left_history, "ROWS", (10, left_history.ROWS)),
     (spark_fold, "LITERAL_KEYS", (0, 3, spark_fold.LITERAL_KEYS)),
 )
 """What decides whether this process works or Spark, and in how many parts: always Spark, sometimes, as jobs do."""
 BY_SPARK = (
     (spark_merge, "plan"),
     (buffering, "release_large"),
-    (backfill, "currents"),
-    (backfill, "compare"),
-    (history_retention, "clean_with_spark"),
+    (rebuild, "_histories_in_shares"),
 )
 """What works where no rows are few enough for this process."""
 

@@ -7,8 +7,8 @@ import pytest
 
 from called import step_of
 from shop import Shop, delete, insert, update
+from steps.merge.small_pieces import cut_small
 from txloom.steps.backfill.backfill import backfill
-from txloom.storage.delta import arrow_tables
 from txloom.storage.views.status import status
 
 TABLES = """
@@ -60,17 +60,16 @@ def test_rows_of_an_unknown_table_are_counted_or_dead_letters_as_declared(
     assert letters == ([] if policy == "count" else [("unknown table", 1)])
 
 
-@pytest.mark.long
-def test_a_backfill_by_spark_leaves_dropped_columns_empty(
+def test_a_backfill_in_pieces_leaves_dropped_columns_empty(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An insert that lacks a column clears it in all rows, also in those that another task folds."""
+    """An insert that lacks a column clears it in all rows, also in those of another piece."""
     shop = Shop(spark, tmp_path, TABLES)
     shop.commit(10, *[insert("orders", id=number, note="gone") for number in range(1, 9)])
     shop.commit(30, insert("orders", id=9))
     shop.run()
     assert shop.shown("orders", "id", "note") == [(number, None) for number in range(1, 10)]
-    monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
+    cut_small(monkeypatch, 300)
     made = {
         name: backfill(step_of(shop.pipeline, shop.warehouse, "b1", lambda: spark), name)
         for name in ("rebuild", "compare")

@@ -17,9 +17,10 @@ from called import step_of
 from txloom.config import load, names
 from txloom.events.values.scalars import arrow_type
 from txloom.steps.merge.merge_current import merge_current
+from txloom.steps.step import no_session
 from txloom.storage import system_tables
 from txloom.storage.delta import arrow_tables, small_merge, small_tables
-from txloom.storage.maintenance import history_retention
+from txloom.storage.maintenance.history_cleaning import Cleaning
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.rewriting.rewrite import Rewrite
@@ -201,7 +202,7 @@ class Keyed:
             merged = watermark_of(self.paths.table(row_table.current))
             upto = Watermark(min(csn, merged.valid_through), merged.release)
             if upto.valid_through > history_reader.cleaned(self.paths, row_table):
-                removed += history_retention.clean_here(self.paths, row_table, upto)
+                removed += Cleaning(self.paths, row_table, upto).clean(no_session)
         return removed
 
     def write_into(self, table: str, key: Key) -> None:
@@ -238,6 +239,11 @@ class Keyed:
 
     def _current(self, table: str) -> str:
         return next(each.current for each in row_tables(self.pipeline) if each.table.name == table)
+
+    def history(self, table: str) -> list[str]:
+        """Return the rows of a mirror's history, as comparable text."""
+        path = self.paths.table(f"{table}_changes")
+        return sorted(map(repr, arrow_tables.select(path, "select * from t").to_pylist()))
 
     def lines(self, table: str) -> dict[Key, list[int]]:
         """Return the lines of each document by its key."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from drawn import examples
 from steps.merge.keyed import LIKELY, Change, Keyed, Odds, Scenario, die_behind_documents, scenarios, workload
+from steps.merge.small_pieces import cut_small
 from steps.merge.test_merge_any_keys import no_spark
 from txloom.config import names
 from txloom.errors import TxloomError
@@ -94,8 +95,11 @@ def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory
         assert shown == expected, f"after release {number + 1}"
         if scenario.is_cleaned:
             horizon = chance.randrange(10, 130)
-            for lake in (whole, pieced):
-                lake.clean(horizon)
+            whole.clean(horizon)
+            with pytest.MonkeyPatch.context() as limits:
+                cut_small(limits, case.piece_bytes)
+                pieced.clean(horizon)
+            assert pieced.history(scenario.table) == whole.history(scenario.table)
     if not (scenario.is_cleaned or scenario.has_strange_row or scenario.odds.truncate or scenario.odds.drop):
         assert pieced.rows(scenario.table) == made.worlds[scenario.table].rows
         if case.relation == "many":

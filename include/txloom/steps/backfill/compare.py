@@ -4,17 +4,10 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from txloom.config import names
-from txloom.current.row_hashes import row_hashes
 from txloom.errors import ConfigurationError
-from txloom.steps.backfill.released_events import REBUILT
 from txloom.steps.backfill.scope import Scope, Target
-from txloom.steps.backfill.shadow_diff import SAMPLES, UNCOMPARED, differing, json_value
-from txloom.steps.backfill.shadow_rows import is_small, shadow
-from txloom.storage.delta import arrow_tables
+from txloom.steps.backfill.shadow_diff import SAMPLES, UNCOMPARED, json_value
+from txloom.steps.backfill.table_comparison import Comparison
 from txloom.storage.delta.sql import sql_name
 from txloom.storage.targets import shadow_tables
 from txloom.storage.targets.shadow_tables import DIGEST, INSERTED, KIND, REPEATED, SURPLUS, UPDATED, WAS
@@ -22,8 +15,6 @@ from txloom.storage.targets.shadow_tables import DIGEST, INSERTED, KIND, REPEATE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STAY = f"fate <> '{REBUILT}'"
-"""Transactions whose history rows could not be rebuilt: they stay as they are."""
 HISTORY_COUNTS = {INSERTED: "missing", UPDATED: "different", SURPLUS: "surplus"}
 CURRENT_COUNTS = {INSERTED: "inserts", UPDATED: "updates", SURPLUS: "deletes"}
 TWICE_IN_HISTORY = (
@@ -35,26 +26,19 @@ CHANGES = ("missing", "different", "inserts", "updates", "deletes")
 """Counts of rows that an apply changes. Surplus rows of history stay, and are only reported."""
 
 
-def compare_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, dict[str, Any]]:
+def compare_shadows(session: "Callable[[], SparkSession]", scope: Scope) -> dict[str, dict[str, Any]]:
     """Replace the difference tables of a backfill; return counts, digest and samples by table.
 
     Args:
-        spark: opens a Spark session, for large tables.
+        session: opens a Spark session, where its tasks compare large tables.
         scope: the backfill.
 
     Raises:
         ConfigurationError: if several rows of a table have one key, so that it is not known which one is meant.
     """
     targets = [*scope.histories, *scope.currents]
-    if is_small(scope):
-        for target in targets:
-            differences = differing(live(scope, target), shadow(scope, target), target)
-            shadow_tables.write(scope.paths.table(names.difference_table(target.name)), differences)
-    else:
-        from txloom.steps.backfill import spark as backfill_spark
-
-        for target in targets:
-            backfill_spark.compare(spark(), scope, target)
+    for target in targets:
+        Comparison(scope, target).write(session)
     for target in targets:
         _refuse_repeated(scope, target)
     return {target.name: _counts_shown(scope, target) for target in targets}
@@ -73,28 +57,6 @@ def _refuse_repeated(scope: Scope, target: Target) -> None:
             "or "
             "applied. " + (TWICE_IN_HISTORY if target.is_history else TWICE_IN_TABLE)
         )
-
-
-def live(scope: Scope, target: Target) -> pa.Table:
-    """Return the live rows that a rebuilt table is compared with, in the target's schema.
-
-    Of a history these are the rows of the range, without those of transactions that could not be rebuilt.
-
-    Args:
-        scope: the backfill.
-        target: the table.
-    """
-    where = scope.range_of(target) if target.is_history else "true"
-    rows = shadow_tables.live(scope.paths.table(target.name), target.schema, where)
-    if not target.is_history:
-        return rows
-    kept = arrow_tables.select(
-        scope.paths.table(names.shadow_table(names.TRANSACTIONS)), f"select xid, csn from t where {STAY}"
-    )
-    if not kept.num_rows:
-        return rows
-    hashes = row_hashes(rows, ("_txloom_xid", "_txloom_csn"))
-    return rows.filter(pc.invert(pc.is_in(hashes, row_hashes(kept, ("xid", "csn")))))
 
 
 def _counts_shown(scope: Scope, target: Target) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """backfill, rebuild: histories of a range from change_events, and current tables from history, into shadow tables.
 
-A current table is rebuilt from the history as a backfill would leave it: the live rows, with the rebuilt ones instead
-of those with the same key. Up to LOCAL_ROWS rows this happens in this process, above in Spark's tasks.
+A current table is rebuilt from the history as a backfill would leave it (`left_history`), as a first merge makes it:
+at once, or piece by piece where it is large.
 """
 
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,16 +13,18 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.config.models.pipeline import Aggregate
-from txloom.current.documents.compose import documents
-from txloom.current.folding.fold import fold
-from txloom.current.row_hashes import row_hashes
+from txloom.current.documents.compose import distinct_keys
+from txloom.steps.backfill.left_history import LeftHistory
 from txloom.steps.backfill.released_events import OUTCOMES, REBUILT, landings, rebuild, transactions
 from txloom.steps.backfill.scope import Scope, Target
-from txloom.steps.backfill.shadow_rows import is_small, shadow, without_cleaned, write_shadow
-from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.publishing.watermark import Watermark
-from txloom.storage.targets import history_reader, shadow_tables
-from txloom.storage.targets.row_tables import RowTable, member_of, row_tables
+from txloom.steps.buffer.release_batch import FEWEST_BITS, SHARE
+from txloom.steps.merge import document_merge, rewrite_merge
+from txloom.storage.delta import arrow_tables, data_files, small_tables
+from txloom.storage.rewriting.rewrite import Rewrite
+from txloom.storage.rewriting.table_files import TableFiles
+from txloom.storage.spark import tasks
+from txloom.storage.targets import shadow_tables
+from txloom.storage.targets.row_tables import member_of, row_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,23 +33,20 @@ TRANSACTIONS = names.TRANSACTIONS
 """Its shadow table has the outcome of each transaction."""
 
 
-def rebuild_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int]:
+def rebuild_shadows(session: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int]:
     """Replace the shadow tables of a backfill; return counts: transactions, events, and transactions by outcome.
 
     Args:
-        spark: opens a Spark session, for large tables.
+        session: opens a Spark session, where its tasks rebuild what is large.
         scope: the backfill.
     """
     chosen = transactions(scope)
     rows = pc.sum(chosen.column("rows")).as_py() or 0
-    if rows <= arrow_tables.LOCAL_ROWS and is_small(scope):
+    if rows <= arrow_tables.LOCAL_ROWS:
         _histories(scope, chosen)
-        _currents(scope)
     else:
-        from txloom.steps.backfill import spark as backfill_spark
-
-        backfill_spark.histories(spark(), scope, chosen, rows)
-        backfill_spark.currents(spark(), scope)
+        _histories_in_shares(session, scope, chosen, rows)
+    _currents(session, scope)
     sql = "select fate, count(*) as n from t group by fate"
     outcomes = {
         row["fate"]: row["n"] for row in small_tables.query(scope.paths.table(names.shadow_table(TRANSACTIONS)), sql)
@@ -55,60 +55,85 @@ def rebuild_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
 
 
 def _histories(scope: Scope, chosen: pa.Table) -> None:
-    between = landings(scope, chosen) if chosen.num_rows else (0, 0)
-    rebuilt = rebuild(scope, chosen, between)
+    """Write the shadows of histories; chosen: the transactions, as `released_events.transactions` returns them."""
+    rebuilt = rebuild(scope, chosen, landings(scope, chosen) if chosen.num_rows else (0, 0))
     for target in scope.histories:
         rows = rebuilt.history.get(target.name)
-        write_shadow(scope, target, target.schema.empty_table() if rows is None else without_cleaned(target, rows))
-    shadow_tables.write(
-        scope.paths.table(names.shadow_table(TRANSACTIONS)), arrow_tables.conform(rebuilt.outcomes, OUTCOMES)
-    )
+        rows = target.schema.empty_table() if rows is None else _without_cleaned(target, rows)
+        shadow_tables.write(_shadow(scope, target.name), arrow_tables.conform(rows, target.schema))
+    shadow_tables.write(_shadow(scope, TRANSACTIONS), arrow_tables.conform(rebuilt.outcomes, OUTCOMES))
 
 
-def _currents(scope: Scope) -> None:
-    """Write the shadows of current tables: fold each history, then compose documents of the folded rows."""
-    held: dict[str, pa.Table] = {}
-    targets = {target.name: target for target in scope.histories}
-    for row_table in row_tables(scope.pipeline):
-        rows = _history(scope, targets[row_table.history], scope.newest_watermark, held)
-        write_shadow(scope, scope.rows(row_table), _folded(row_table, scope.rows(row_table), rows))
-    for aggregate in scope.pipeline.targets.aggregates:
-        write_shadow(scope, scope.documents(aggregate), _composed(scope, aggregate))
+def _histories_in_shares(session: "Callable[[], SparkSession]", scope: Scope, chosen: pa.Table, rows: int) -> None:
+    """Write the same: tasks write data files, share by share of the transactions, and one commit a table adds them.
 
-
-def _history(scope: Scope, target: Target, watermark: Watermark, held: dict[str, pa.Table]) -> pa.Table:
-    """Return a history up to a watermark, as the backfill would leave it.
-
-    held: histories that were read before, by name; this one is added.
+    rows: how many events the transactions have.
     """
-    if target.name not in held:
-        live = shadow_tables.live(scope.paths.table(target.name), target.schema, "true")
-        shadow_rows = shadow(scope, target)
-        replaced = pc.is_in(row_hashes(live, target.key), row_hashes(shadow_rows, target.key))
-        held[target.name] = pa.concat_tables([live.filter(pc.invert(replaced)), shadow_rows])
-    rows = held[target.name]
-    shown = pc.and_(
-        pc.less_equal(rows.column("_txloom_csn"), pa.scalar(watermark.valid_through)),
-        pc.less_equal(rows.column("_txloom_release"), pa.scalar(watermark.release)),
-    )
-    return rows.filter(shown)
+    from txloom.storage.spark import spread
+
+    targets = {each.name: each for each in scope.histories}
+    empty = {each.name: each.schema.empty_table() for each in scope.histories}
+    empty[TRANSACTIONS] = OUTCOMES.empty_table()
+    for name, nothing in empty.items():
+        shadow_tables.write(_shadow(scope, name), nothing)
+    if not chosen.num_rows:
+        return
+    between = landings(scope, chosen)
+    split = ((spread.within(chosen, "tx", bounds), bounds) for bounds in spread.hash_ranges(rows, SHARE, FEWEST_BITS))
+    shares = [(share, bounds) for share, bounds in split if share.num_rows]
+
+    def write(some: Iterable[tuple[pa.Table, tuple[int, int]]]) -> Iterator[data_files.DataFile]:
+        for share, bounds in some:
+            rebuilt = rebuild(scope, share, between, bounds)
+            history = {name: _without_cleaned(targets[name], rows) for name, rows in rebuilt.history.items()}
+            for name, made in {**history, TRANSACTIONS: rebuilt.outcomes}.items():
+                if made.num_rows:
+                    yield data_files.write_file(made, names.shadow_table(name), _shadow(scope, name))
+
+    written = tasks.in_tasks(session, shares, write)
+    attempt = f"backfill:{uuid.uuid4().hex}"
+    for name in empty:
+        of_table = [part for part in written if part.table == names.shadow_table(name)]
+        data_files.append_files(of_table, _shadow(scope, name), attempt, 0)
 
 
-def _folded(row_table: RowTable, target: Target, rows: pa.Table) -> pa.Table:
-    changes = history_reader.changes_of(rows, row_table)
-    folded = fold(target.schema.empty_table(), changes, key=row_table.key, columns=row_table.table.column_names)
-    return row_table.filled(folded.filter(pc.invert(folded.column("_txloom_deleted"))))
+def _without_cleaned(target: Target, rows: pa.Table) -> pa.Table:
+    """Return the rows of a history above the csn up to which it was cleaned."""
+    csn = rows.column("_txloom_csn")
+    return rows.filter(pc.greater(csn, pa.scalar(target.above))) if target.above else rows
 
 
-def _composed(scope: Scope, aggregate: Aggregate) -> pa.Table:
-    pipeline = scope.pipeline
-    rows = {row_table.table.name: shadow(scope, scope.rows(row_table)) for row_table in _members(scope, aggregate)}
-    root = pipeline.table(aggregate.root)
-    children = [(member_of(pipeline.table(child.table), child), rows[child.table]) for child in aggregate.children]
-    composed = documents(rows[root.name], children, root.key, root.column_names)
-    return arrow_tables.conform(composed, scope.documents(aggregate).schema)
+def _currents(session: "Callable[[], SparkSession]", scope: Scope) -> None:
+    """Write the shadows of current tables: fold each history, then compose documents of the folded rows."""
+    histories = {target.name: target for target in scope.histories}
+    for row_table in row_tables(scope.pipeline):
+        rewrite = _anew(scope, scope.rows(row_table))
+        source = LeftHistory.of(scope, row_table, histories[row_table.history])
+        rewrite_merge.fold_first(session, source, rewrite)
+        rewrite.commit({})
+    for aggregate in scope.pipeline.targets.aggregates:
+        rewrite = _anew(scope, scope.documents(aggregate))
+        document_merge.compose_into(rewrite, session, _composition(scope, aggregate))
+        rewrite.commit({})
 
 
-def _members(scope: Scope, aggregate: Aggregate) -> Iterator[RowTable]:
-    names_ = {aggregate.root, *(child.table for child in aggregate.children)}
-    return (row_table for row_table in row_tables(scope.pipeline) if row_table.table.name in names_)
+def _composition(scope: Scope, aggregate: Aggregate) -> document_merge.Composition:
+    """Return what all documents of an aggregate are composed of: the shadows of its members."""
+    pipeline, root = scope.pipeline, scope.pipeline.table(aggregate.root)
+    current = {row_table.table.name: row_table.current for row_table in row_tables(pipeline)}
+    parents = {root.name: root.key} | {child.table: child.parent_key for child in aggregate.children}
+    opened = {name: TableFiles.open(_shadow(scope, current[name])) for name in parents}
+    members = [document_merge.Rows(key, opened[name], opened[name].files) for name, key in parents.items()]
+    key_schema = pa.schema([opened[root.name].schema.field(name) for name in root.key])
+    keys = shadow_tables.rows_of(_shadow(scope, current[root.name]), key_schema, "true")
+    children = [member_of(pipeline.table(child.table), child) for child in aggregate.children]
+    return document_merge.Composition(root.key, root.column_names, children, distinct_keys([keys], root.key), members)
+
+
+def _anew(scope: Scope, target: Target) -> Rewrite:
+    """Begin the commit that writes the shadow of a table."""
+    return shadow_tables.anew(_shadow(scope, target.name), target.schema, target.key)
+
+
+def _shadow(scope: Scope, table: str) -> str:
+    return scope.paths.table(names.shadow_table(table))

@@ -4,20 +4,25 @@ An aggregate's stream is kept whole: its rows are transactions, which have chang
 table without a key, where no row supersedes another.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from txloom.steps.parallel import Failures
 from txloom.steps.step import Step
-from txloom.storage.delta import arrow_tables, spark_tables
-from txloom.storage.maintenance import history_retention
+from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.read_session import exists
+from txloom.storage.maintenance import history_cleaning, history_retention
+from txloom.storage.maintenance.history_cleaning import Cleaning
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def clean_history(step: Step) -> dict[str, int]:
@@ -41,16 +46,14 @@ def clean_history(step: Step) -> dict[str, int]:
         row_table for row_table in row_tables(effective_pipeline(pipeline, paths)) if _has_superseded(row_table, paths)
     ]
     sizes = failures.attempt(
-        {row_table.table.name: partial(history_retention.rows, paths, row_table) for row_table in cleanable}
+        {row_table.table.name: partial(history_cleaning.rows, paths, row_table) for row_table in cleanable}
     )
     known = {row_table.table.name: row_table for row_table in cleanable if row_table.table.name in sizes}
-    small = {name: row_table for name, row_table in known.items() if sizes[name] <= arrow_tables.LOCAL_ROWS}
-    upto = counts["horizon"]
-    done = failures.attempt({name: partial(_clean_here, paths, row_table, upto) for name, row_table in small.items()})
-    for name, row_table in known.items():
-        if name not in small:  # one by one: Spark's write ids are settings of the session
-            call = partial(_clean_with_spark, step.spark, paths, row_table, upto, sizes[name])
-            done |= failures.attempt({name: call})
+    small = {name for name in known if sizes[name] <= arrow_tables.LOCAL_ROWS}
+    calls = {name: partial(_clean, step.session, paths, known[name], counts["horizon"]) for name in known}
+    done = failures.attempt({name: calls[name] for name in small})
+    for name in known.keys() - small:  # one by one: each takes much memory, and Spark's write ids are of its session
+        done |= failures.attempt({name: calls[name]})
     for name, gone in done.items():
         counts["tables"] += 1
         counts["cleaned"] += gone > 0
@@ -63,9 +66,7 @@ def clean_history(step: Step) -> dict[str, int]:
 def _has_superseded(row_table: RowTable, paths: TablePaths) -> bool:
     if row_table.mirror is None or row_table.table.insert_only:
         return False
-    return spark_tables.exists(paths.table(row_table.mirror.history)) and spark_tables.exists(
-        paths.table(row_table.current)
-    )
+    return exists(paths.table(row_table.mirror.history)) and exists(paths.table(row_table.current))
 
 
 def _upto(paths: TablePaths, row_table: RowTable, horizon: int) -> Watermark | None:
@@ -75,11 +76,6 @@ def _upto(paths: TablePaths, row_table: RowTable, horizon: int) -> Watermark | N
     return upto if upto.valid_through > history_reader.cleaned(paths, row_table) else None
 
 
-def _clean_here(paths: TablePaths, row_table: RowTable, horizon: int) -> int:
+def _clean(session: "Callable[[], SparkSession]", paths: TablePaths, row_table: RowTable, horizon: int) -> int:
     upto = _upto(paths, row_table, horizon)
-    return 0 if upto is None else history_retention.clean_here(paths, row_table, upto)
-
-
-def _clean_with_spark(spark: SparkSession, paths: TablePaths, row_table: RowTable, horizon: int, size: int) -> int:
-    upto = _upto(paths, row_table, horizon)
-    return 0 if upto is None else history_retention.clean_with_spark(spark, paths, row_table, upto, size)
+    return 0 if upto is None else Cleaning(paths, row_table, upto).clean(session)

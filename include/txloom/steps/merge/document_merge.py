@@ -126,7 +126,7 @@ def prepare(
     rewrite.add(taken_out.taken_out(session, rewrite, held, changed, but=keys))
     children = [member_of(pipeline.table(child.table), child) for child in aggregate.children]
     rows_of = [_rows(paths, merges[name], key) for name, key in parents.items()]
-    _compose_into(rewrite, session, Composition(root.key, root.column_names, children, keys, rows_of))
+    compose_into(rewrite, session, Composition(root.key, root.column_names, children, keys, rows_of))
     return rewrite, True
 
 
@@ -138,8 +138,8 @@ def _rows(paths: TablePaths, merge: TableMerge, parent: Sequence[str]) -> Rows:
     return Rows(parent, table, table.files)
 
 
-def _compose_into(rewrite: Rewrite, session: "Callable[[], SparkSession]", composition: Composition) -> None:
-    """Compose documents, and let a commit in the making have them."""
+def compose_into(rewrite: Rewrite, session: "Callable[[], SparkSession]", composition: Composition) -> None:
+    """Compose documents, at once or piece by piece, and let a commit in the making have them."""
     read: list[list[pa.Table]] = [[rows.table.schema.empty_table()] for rows in composition.rows]
     size, of_files, is_alone = 0, 0, False
     with ExitStack() as stack:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.current.documents.compose import distinct_keys
-from txloom.current.folding.column_nulling import Columns, of_all_rows
+from txloom.current.folding.column_nulling import of_all_rows
 from txloom.current.folding.value_sources import Images
 from txloom.steps.merge.contradictions import MOST_CONTRADICTIONS
 from txloom.steps.merge.merge_source import Source, columns_from
@@ -102,7 +102,7 @@ class Pieces:
         source: the changes.
         held: the files of the table that hold rows which may change.
         keys: which rows of them may.
-        columns: which columns are gone after the merge.
+        nulls: whether some change may null a column of all rows.
         row_bytes: of a change.
     """
 
@@ -110,7 +110,7 @@ class Pieces:
     source: Source
     held: Sequence[TableFile]
     keys: ChangedKeys
-    columns: Columns
+    nulls: bool
     row_bytes: int
 
     def fold_into(self, rewrite: Rewrite) -> Folded:
@@ -123,9 +123,8 @@ class Pieces:
             changes_of, rows_of = (stack.enter_context(PieceFiles(folder)) for _ in range(2))
             schema = schemas.changes_schema(self.source.row_table.table)
             whole = schema.empty_table()
-            nulls = self.source.is_late or bool(self.columns.clearing)
             for part in arrow_tables.gathered(self.source.parts(), pieces.GATHERED):
-                whole = _of_all_rows(pa.concat_tables([whole, part]), nulls=nulls)
+                whole = _of_all_rows(pa.concat_tables([whole, part]), nulls=self.nulls)
                 of_keys = part.filter(pc.not_equal(part.column("_txloom_op"), pa.scalar("T")))
                 changes_of.write(of_keys, cuts.piece_of(self.source.images(of_keys).after(cuts.column)))
             for rows in rewrite.take_out(self.held, self.keys):

@@ -85,10 +85,10 @@ def prepare(
     )
     rewrite = Rewrite.of(path, row_table.key)
     with ExitStack() as stack:
-        changes, row_bytes = _read(source, stack)
+        changes, row_bytes = read_at_once(source, stack)
         if late:
             source = source.late(changes, target)
-            changes, row_bytes = _read(source, stack)
+            changes, row_bytes = read_at_once(source, stack)
         columns = source.columns(changes, gone)
         is_empty = not rewrite.files.files
         keys = ChangedKeys({}) if is_empty else _keys(source, changes, columns, truncated=bool(truncates))
@@ -96,11 +96,22 @@ def prepare(
         if not may_rewrite(held):
             return None
         if changes is None:
-            folded = Pieces(session, source, held, keys, columns, row_bytes).fold_into(rewrite)
+            nulls = source.is_late or bool(columns.clearing)
+            folded = Pieces(session, source, held, keys, nulls, row_bytes).fold_into(rewrite)
         else:
             folded = fold_at_once(rewrite, source, taken_out.taken_out(session, rewrite, held, keys), changes)
         touched = dict(zip(source.parents, folded.touched, strict=True))
         return TableMerge(row_table, rewrite, count, columns, folded.contradictions, touched)
+
+
+def fold_first(session: "Callable[[], SparkSession]", source: Source, rewrite: Rewrite) -> None:
+    """Fold all changes of a source into the rows of a table that has none, and let a commit in the making have them."""
+    with ExitStack() as stack:
+        changes, row_bytes = read_at_once(source, stack)
+        if changes is None:
+            Pieces(session, source, [], ChangedKeys({}), nulls=True, row_bytes=row_bytes).fold_into(rewrite)
+        else:
+            fold_at_once(rewrite, source, rewrite.files.schema.empty_table(), changes)
 
 
 def may_rewrite(held: Sequence[TableFile]) -> bool:
@@ -108,7 +119,7 @@ def may_rewrite(held: Sequence[TableFile]) -> bool:
     return all(file.can_be_removed for file in held) and sum(file.size for file in held) <= REWRITE_BYTES
 
 
-def _read(source: Source, stack: ExitStack) -> tuple[pa.Table | None, int]:
+def read_at_once(source: Source, stack: ExitStack) -> tuple[pa.Table | None, int]:
     """Return all changes where they fit into one piece, else None; and the bytes of a change.
 
     A large table holds other large ones back.

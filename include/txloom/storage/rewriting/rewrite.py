@@ -90,8 +90,12 @@ class Rewrite:
             for part in _parts(sorted_rows):
                 self._added.append(data_files.write_file_of(part, self.files.table, self.files.path, partition))
 
-    def commit(self, metadata: Mapping[str, Any]) -> None:
-        """Make the commit, also where it changes no row; metadata: its userMetadata.
+    def commit(self, metadata: Mapping[str, Any] | None, once: tuple[str, int] | None = None) -> None:
+        """Make the commit, also where it changes no row.
+
+        Args:
+            metadata: its userMetadata; None: it has none.
+            once: a write id and a number, which the table has then.
 
         Raises:
             LeaseTaken: another run holds the lease.
@@ -109,7 +113,7 @@ class Rewrite:
             "append",
             table.schema(),
             list(self.files.partition_columns),
-            commit_properties=commit_properties(metadata=metadata, only_next=True),
+            commit_properties=commit_properties(once=once, metadata=metadata, only_next=True),
         )
 
 

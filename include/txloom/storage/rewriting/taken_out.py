@@ -37,7 +37,7 @@ def holding(session: "Session", rewrite: Rewrite, keys: ChangedKeys) -> list[Tab
             yield from (file.path for file in _held_among(TableFiles.open(path), share, keys))
 
     path = rewrite.files.path
-    held = set(tasks.in_tasks(session, _shares(likely), hold))
+    held = set(tasks.in_tasks(session, shares(likely), hold))
     return [file for file in likely if file.path in held]
 
 
@@ -65,7 +65,7 @@ def taken_out(
     nothing = rewrite.files.schema.empty_table()
     if keys.everything or keys.filled or not _by_tasks(held):
         return pa.concat_tables([nothing, *_taken(rewrite, held, keys, but)])
-    made = tasks.in_tasks(session, _shares(held), take_out_of(rewrite.files.path, rewrite.key, keys, but))
+    made = tasks.in_tasks(session, shares(held), take_out_of(rewrite.files.path, rewrite.key, keys, but))
     rewrite.adopt(file for written, _ in made for file in written)
     rewrite.remove(held)
     return pa.concat_tables([nothing, *(rows for _, rows in made)])
@@ -102,7 +102,7 @@ def _by_tasks(files: Sequence[TableFile]) -> bool:
     return tasks.local_cores() != 1 and sum(file.size for file in files) > least
 
 
-def _shares(files: Sequence[TableFile]) -> list[Sequence[TableFile]]:
+def shares(files: Sequence[TableFile]) -> list[Sequence[TableFile]]:
     """Return files in shares of about equal size, those that follow each other together."""
     shares, size = [list[TableFile]()], 0
     most = sum(file.size for file in files) / (SHARES * max(tasks.local_cores(), 2))

@@ -1,6 +1,6 @@
 """Read history tables into this process: the changes of a table, and the csn as of a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, cast
 
@@ -127,8 +127,13 @@ def edges(paths: TablePaths, row_table: RowTable, column: str, where: str) -> li
 
 def _nested_edges(paths: TablePaths, row_table: RowTable, column: str, where: str) -> list[tuple[Any, Any]]:
     """Return the same for a table whose changes lie in an aggregate's history."""
+    return edges_of(parts(paths, row_table, where), column)
+
+
+def edges_of(parts: Iterable[pa.Table], column: str) -> list[tuple[Any, Any]]:
+    """Return the pairs of `edges` in changes that are read already; some come more than once."""
     pairs = list[pa.Table]()
-    for changes in parts(paths, row_table, where):
+    for changes in parts:
         old = pc.struct_field(changes.column("_txloom_before").combine_chunks(), [column])
         images = changes.select(["_txloom_op", column]).rename_columns(["op", "new"]).append_column("old", old)
         is_edge = pc.and_(

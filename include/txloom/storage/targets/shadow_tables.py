@@ -1,8 +1,8 @@
 """Shadow tables: the rows that a backfill rebuilt beside the live ones, how they differ, and the state of each run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
@@ -12,12 +12,11 @@ from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import instant_literal, sql_name, text_literal
 from txloom.storage.paths import TablePaths, filesystem_of
+from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.system_tables import BACKFILLS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 KIND, WAS, DIGEST = (f"{names.SYSTEM_PREFIX}{name}" for name in ("kind", "was", "digest"))
 INSERTED, UPDATED, SURPLUS, REPEATED = "inserted", "updated", "surplus", "repeated"
@@ -34,15 +33,13 @@ def write(path: str, rows: pa.Table) -> None:
     small_tables.overwrite(path, rows, schema_mode="overwrite")
 
 
-def write_frame(path: str, frame: "DataFrame") -> None:
-    """Replace the rows and the schema of a shadow table by those of a frame, in one commit; raises LeaseTaken."""
-    from txloom.storage.delta import spark_tables
+def anew(path: str, schema: pa.Schema, key: Sequence[str]) -> Rewrite:
+    """Empty a shadow table, or create it, and begin a commit that fills it; raises LeaseTaken.
 
-    spark_tables.fence(frame.sparkSession, path)
-    try:
-        frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
-    finally:
-        spark_tables.unfence(frame.sparkSession)
+    key: the columns by which its files are ordered.
+    """
+    write(path, schema.empty_table())
+    return Rewrite.of(path, key)
 
 
 def drop(paths: TablePaths, tables: Sequence[str]) -> int:
@@ -136,14 +133,21 @@ def newest_release(paths: TablePaths, history: str) -> int:
     return int((rows[0]["release"] if rows else 0) or 0)
 
 
-def live(path: str, schema: pa.Schema, where: str) -> pa.Table:
-    """Return rows of a live table in a schema; columns that it lacks are null, and without a table there is no row.
+def rows_of(path: str, schema: pa.Schema, where: str) -> pa.Table:
+    """Return rows of a table in a schema; columns that it lacks are null, and without a table there is no row.
 
     where: a SQL condition.
     """
+    return pa.concat_tables([schema.empty_table(), *parts_of(path, schema, where)])
+
+
+def parts_of(path: str, schema: pa.Schema, where: str = "true") -> Iterator[pa.Table]:
+    """Return the rows of `rows_of` part by part, as they are read."""
     try:
-        known = small_tables.schema_of(path).names
+        table = opened(path)
     except TableNotFoundError:
-        return schema.empty_table()
+        return iter(())
+    known = arrow_tables.schema_of(table).names
     columns = ", ".join(sql_name(name) for name in schema.names if name in known)
-    return arrow_tables.conform(arrow_tables.select(path, f"select {columns} from t where {where}"), schema)
+    batches = arrow_tables.batches({"t": table}, f"select {columns} from t where {where}")
+    return (arrow_tables.conform(rows, schema) for rows in batches)
