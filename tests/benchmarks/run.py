@@ -6,6 +6,8 @@
 Each part prints what it measures, checks every result, and names its goals. The results go into
 the file results.json of the folder .state/bench, with the facts of the machine.
 
+All parts together are measured once each, and parts by name in three rounds, in turns, of which the medians count.
+
 Exit code 0: every result was right; goals may be missed. 1: a result was wrong or a program failed.
 """
 
@@ -36,8 +38,9 @@ def main() -> int:
     """Run the chosen parts and return the exit code."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    flags.add_argument("--rounds", type=int, default=3, help="of what takes less than a minute; the largest run once")
+    flags.add_argument("--rounds", type=int, help="of what takes less than a minute; by default 3, of all parts 1")
     given = flags.parse_args()
+    rounds = given.rounds or (3 if given.parts else 1)
     if unknown := set(given.parts) - set(PARTS):
         flags.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     failed = False
@@ -45,7 +48,7 @@ def main() -> int:
         report, begun = Report(name, PARTS[name]), time.perf_counter()
         print(f"== {name}: {report.title}", flush=True)
         try:
-            importlib.import_module(f"benchmarks.parts.{name}").measure(report, given.rounds)
+            importlib.import_module(f"benchmarks.parts.{name}").measure(report, rounds)
         except Failed as error:
             print(f"  WRONG {error}", flush=True)
             failed = True

@@ -18,6 +18,7 @@ from steps.merge.small_pieces import cut_small
 from txloom import read
 from txloom.errors import ComparisonOutdated, ConfigurationError
 from txloom.quality.dead_letters import Selection
+from txloom.steps.backfill import table_comparison
 from txloom.steps.backfill.backfill import Range, backfill
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.publish.publish import publish
@@ -378,3 +379,23 @@ def test_an_apply_that_is_killed_between_its_writes_ends_exact(shop: Shop) -> No
     assert deaths >= 4
     assert content(shop) == exact
     assert_exact(shop)
+
+
+def test_what_was_being_compared_again_is_not_applied(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison empties the tables of differences: one that dies leaves nothing that an apply may count on."""
+    exact = content(shop)
+    damage(shop, "orders", "id = 1", note="'damaged'")
+    assert compared(shop) == {"changes": 1, "updates": 1}
+
+    def die(*_: Any) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as killed:
+        killed.setattr(table_comparison, "differing", die)
+        with pytest.raises(RuntimeError, match="killed"):
+            task(shop, "compare")
+    with pytest.raises(ConfigurationError, match="b1 is comparing; expected compared or applied"):
+        task(shop, "apply")
+    assert task(shop, "compare")["changes"] == 1
+    task(shop, "apply")
+    assert content(shop) == exact

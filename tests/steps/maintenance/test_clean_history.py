@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from called import step_of
 from drawn import examples
 from released import BEGAN, Released
-from steps.merge.small_pieces import cut_small
+from steps.merge.small_pieces import cut_small, note_folders
 from txloom import read
 from txloom.errors import BeforeHistory
 from txloom.steps.maintenance.maintain_tables import maintain_tables
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.maintenance import history_retention
+from txloom.storage.maintenance import history_cleaning, history_retention
 from txloom.storage.paths import TablePaths
 from txloom.storage.rewriting.table_files import TableFiles
 from txloom.storage.runs.ledger import Entry
@@ -272,9 +272,34 @@ def test_pieces_take_the_same_rows_away(
 
 def test_tasks_take_the_same_rows_away(lake: Released, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, 300, by_tasks=True)
+    folders = note_folders(monkeypatch)
     assert clean(lake)["rows_after"] == 3
     assert history_rows(lake) == [(30, "U", 1), (30, "D", 2), (OLD + 2, "U", 1)]
-    assert not list(lake.folder.rglob("*.arrow")), "pieces are gone"
+    assert folders and not any(folder.exists() for folder in folders), "pieces are gone"
+
+
+def test_files_without_a_superseded_row_stay_and_tasks_get_only_the_rows_of_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Released(tmp_path, COLUMNS, more=KEEP)
+    for csn in range(10, 30):
+        lake.release(csn, [("I" if csn < 12 else "U", {} if csn < 12 else {"id": csn % 2}, row(csn % 2, "a"))])
+    lake.merge(nothing)
+    cut(lake, 1, 19, 0)
+    path, given = lake.paths.table("readings_changes"), list[tuple[int, int]]()
+    before = {file.path: file.bounds["_txloom_csn"][0] for file in TableFiles.open(path).files}
+    within = history_cleaning._within
+
+    def noted(removed: pa.Table, files: Any) -> pa.Table:
+        chosen = within(removed, files)
+        given.append((chosen.num_rows, removed.num_rows))
+        return chosen
+
+    monkeypatch.setattr(history_cleaning, "_within", noted)
+    assert clean(lake)["rows_after"] == 12
+    after = {file.path for file in TableFiles.open(path).files}
+    assert {csn for file, csn in before.items() if file not in after} == set(range(10, 18))
+    assert len(given) > 1 and sum(some for some, _ in given) == given[0][1] == 8
 
 
 def test_the_horizon_is_below_all_that_is_young_and_at_the_oldest_readable_cut(tmp_path: Path) -> None:

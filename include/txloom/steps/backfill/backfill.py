@@ -73,7 +73,7 @@ def backfill(step: Step, task: str, within: Range = Range()) -> Counts:
         bounds = csns_of(paths, *within.times) if any(within.times) else within.csns
         counts = _rebuild(opened, scope_of(declared, paths, run_id, within.tables, bounds))
     elif task == "compare":
-        counts = _compare(opened, *resumed(declared, paths, run_id, "rebuilt", "compared"))
+        counts = _compare(opened, *resumed(declared, paths, run_id, "rebuilt", "comparing", "compared"))
     elif task == "apply":
         counts = _apply(opened, *resumed(declared, paths, run_id, "compared", "applied"))
     else:
@@ -116,6 +116,8 @@ def _compare(spark: "Callable[[], SparkSession]", scope: Scope, newest: Mapping[
     if _moved(scope, newest):
         scope = _as_of_now(scope)
         _rebuild(spark, scope)
+    # Differences are not those that an earlier comparison counted any more: what dies here is compared again.
+    scope.note("comparing", state=_state(scope))
     differences = compare_shadows(spark, scope)
     _note_compared(scope, differences)
     return _summed(differences)

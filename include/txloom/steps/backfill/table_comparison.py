@@ -75,7 +75,7 @@ class Comparison:
     def _sides(self, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
         """Read live rows (0), then rebuilt ones (1), part by part; columns: only these; None: all."""
         for side, parts in enumerate((self._live(columns), self._rebuilt(columns))):
-            yield from ((side, rows) for rows in arrow_tables.gathered(parts, pieces.GATHERED))
+            yield from ((side, rows) for rows in pieces.gathered(parts))
 
     def _live(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         """Read the live rows that the rebuilt ones are compared with, part by part.

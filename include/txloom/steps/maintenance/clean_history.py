@@ -52,7 +52,7 @@ def clean_history(step: Step) -> dict[str, int]:
     small = {name for name in known if sizes[name] <= arrow_tables.LOCAL_ROWS}
     calls = {name: partial(_clean, step.session, paths, known[name], counts["horizon"]) for name in known}
     done = failures.attempt({name: calls[name] for name in small})
-    for name in known.keys() - small:  # one by one: each takes much memory, and Spark's write ids are of its session
+    for name in known.keys() - small:  # one by one: each takes much memory
         done |= failures.attempt({name: calls[name]})
     for name, gone in done.items():
         counts["tables"] += 1

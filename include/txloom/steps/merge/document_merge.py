@@ -194,7 +194,7 @@ def _split(files: PieceFiles, composition: Composition, cuts: Cuts, number: int)
     """Write the rows of a member into the files of the pieces, and return these."""
     column = composition.rows[number].parent[list(composition.key).index(cuts.column)]
     parts = (composition.read(number, file) for of, file in composition.files if of == number)
-    for rows in arrow_tables.gathered(parts, pieces.GATHERED):
+    for rows in pieces.gathered(parts):
         files.write(rows, cuts.piece_of(rows.column(column)))
     return files.closed(cuts.pieces)
 

@@ -48,8 +48,16 @@ class Source:
     def parts(self, *, keys_alone: bool = False) -> Iterator[pa.Table]:
         """Read the changes part by part; keys_alone: other columns than those of the key may be null."""
         columns = (*READ_FOR_KEYS, *self.row_table.key) if keys_alone and self.only is None else None
-        for rows in history_reader.parts(self.paths, self.row_table, self.where, columns):
+        for rows in self.read(columns):
             yield rows if self.only is None else rows.filter(self._concerned(rows, self.only))
+
+    def read(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Read the changes of all keys part by part; columns: others may be null; None: all."""
+        return history_reader.parts(self.paths, self.row_table, self.where, columns)
+
+    def absent(self) -> set[str]:
+        """Return the declared columns that some insert among the changes lacks."""
+        return history_reader.absent(self.paths, self.row_table, self.where)
 
     def _concerned(self, rows: pa.Table, keys: ChangedKeys) -> pa.BooleanArray:
         """Return which changes have one of some keys, before or after, or are of all rows."""
@@ -79,11 +87,10 @@ class Source:
             gone = {}
         elif changes is not None:
             return columns_of(changes, gone)
-        concerned = sorted(history_reader.absent(self.paths, self.row_table, self.where) | set(gone))
+        concerned = sorted(self.absent() | set(gone))
         if not concerned:
             return Columns({}, [])
-        read = [*NULLING_COLUMNS, *concerned]
-        parts = history_reader.parts(self.paths, self.row_table, self.where, read)
+        parts = self.read([*NULLING_COLUMNS, *concerned])
         return columns_of(pa.concat_tables(_nulling(part, concerned) for part in parts), gone)
 
     def keys(self, changes: pa.Table | None, filled: Sequence[str] = ()) -> ChangedKeys:

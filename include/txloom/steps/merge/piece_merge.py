@@ -6,7 +6,7 @@ same function folds a piece in both, and writes what becomes of it into new file
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -37,6 +37,8 @@ TASK_BYTES = pieces.AT_ONCE_BYTES
 """Bytes of changes from which on tasks fold the pieces."""
 SAMPLE = 100_000
 """Values by which changes are cut into pieces."""
+MOST_ADDED = 1_000
+"""Changes of all rows that are joined at once at least, so that each is looked at a few times only."""
 
 
 @dataclass(frozen=True)
@@ -122,16 +124,16 @@ class Pieces:
             folder = stack.enter_context(pieces.folder(rewrite.files.path))
             changes_of, rows_of = (stack.enter_context(PieceFiles(folder)) for _ in range(2))
             schema = schemas.changes_schema(self.source.row_table.table)
-            whole = schema.empty_table()
-            for part in arrow_tables.gathered(self.source.parts(), pieces.GATHERED):
-                whole = _of_all_rows(pa.concat_tables([whole, part]), nulls=self.nulls)
+            whole = AllRows(schema.empty_table(), nulls=self.nulls)
+            for part in pieces.gathered(self.source.parts()):
+                whole.add(part)
                 of_keys = part.filter(pc.not_equal(part.column("_txloom_op"), pa.scalar("T")))
                 changes_of.write(of_keys, cuts.piece_of(self.source.images(of_keys).after(cuts.column)))
             for rows in rewrite.take_out(self.held, self.keys):
                 rows_of.write(rows, cuts.piece_of(rows.column(cuts.column)))
             names = zip(changes_of.closed(cuts.pieces), rows_of.closed(cuts.pieces), strict=True)
-            some = [Piece(*each) for each in names if any(each) or whole.num_rows]
-            work = fold_piece_of(replace(self.source, only=None), rewrite.files.path, rewrite.key, whole)
+            some = [Piece(*each) for each in names if any(each) or whole.rows.num_rows]
+            work = fold_piece_of(replace(self.source, only=None), rewrite.files.path, rewrite.key, whole.rows)
             made = tasks.in_tasks(self.session, some, work) if by_tasks else [*work(some)]
         for added, _ in made:
             rewrite.adopt(added)
@@ -171,8 +173,33 @@ def fold_piece_of(
     return fold
 
 
-def _of_all_rows(changes: pa.Table, *, nulls: bool) -> pa.Table:
-    """Return the changes that every piece has to see: truncates, and nullings where some column is nulled."""
-    if nulls:
-        return of_all_rows(changes)
-    return changes.filter(pc.equal(changes.column("_txloom_op"), pa.scalar("T")))
+@dataclass
+class AllRows:
+    """The changes that every piece has to see: truncates, and nullings where some column is nulled.
+
+    Args:
+        joined: those that came of changes so far, without what others of them make superfluous.
+        nulls: whether some column is nulled.
+    """
+
+    joined: pa.Table
+    nulls: bool
+    _added: list[pa.Table] = field(default_factory=list)
+
+    def add(self, changes: pa.Table) -> None:
+        """Take over those of some changes."""
+        is_truncate = pc.equal(changes.column("_txloom_op"), pa.scalar("T"))
+        self._added.append(of_all_rows(changes) if self.nulls else changes.filter(is_truncate))
+        if sum(part.num_rows for part in self._added) > max(self.joined.num_rows, MOST_ADDED):
+            self._join()
+
+    @property
+    def rows(self) -> pa.Table:
+        """Return them."""
+        self._join()
+        return self.joined
+
+    def _join(self) -> None:
+        joined = pa.concat_tables([self.joined, *self._added])
+        self.joined = of_all_rows(joined) if self.nulls and self._added else joined
+        self._added = []

@@ -109,7 +109,8 @@ def fold_first(session: "Callable[[], SparkSession]", source: Source, rewrite: R
     with ExitStack() as stack:
         changes, row_bytes = read_at_once(source, stack)
         if changes is None:
-            Pieces(session, source, [], ChangedKeys({}), nulls=True, row_bytes=row_bytes).fold_into(rewrite)
+            nulls = bool(source.columns(None, {}).clearing)
+            Pieces(session, source, [], ChangedKeys({}), nulls, row_bytes).fold_into(rewrite)
         else:
             fold_at_once(rewrite, source, rewrite.files.schema.empty_table(), changes)
 

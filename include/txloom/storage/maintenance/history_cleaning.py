@@ -4,6 +4,7 @@ One commit removes the rows; it carries the csn up to which the history is clean
 requests an earlier state gets an error, and a run that died before or after the commit is repeated.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ import pyarrow.compute as pc
 
 from txloom.current.folding.components import components
 from txloom.current.folding.value_sources import Images
-from txloom.current.row_hashes import row_hashes
 from txloom.current.superseded import COLUMNS, superseded
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.data_files import DataFile
@@ -26,8 +26,9 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.rewriting import pieces
 from txloom.storage.rewriting.changed_keys import ChangedKeys
+from txloom.storage.rewriting.matching import is_among
 from txloom.storage.rewriting.pieces import PieceFiles
-from txloom.storage.rewriting.rewrite import Rewrite
+from txloom.storage.rewriting.rewrite import FILE_BYTES, Rewrite
 from txloom.storage.rewriting.table_files import TableFile
 from txloom.storage.rewriting.taken_out import shares
 from txloom.storage.spark import tasks
@@ -39,12 +40,14 @@ if TYPE_CHECKING:
 
     Session = Callable[[], SparkSession]
 
-EVENT = ("_txloom_landing", "_txloom_row")
-"""The columns that identify a row of a history: where its event was landed."""
+EVENT = ("_txloom_csn", "_txloom_landing", "_txloom_row")
+"""The columns that identify a row of a history: its transaction, and where its event was landed."""
 SAMPLE = 100_000
 """Rows by which a history is cut into pieces."""
 TASK_BYTES = pieces.AT_ONCE_BYTES
 """Bytes of rows, or of files, from which on tasks work on the pieces."""
+_settings = threading.Lock()
+"""Held while Spark's session has the write id of a table: small histories are cleaned at the same time."""
 
 
 def rows(paths: TablePaths, row_table: RowTable) -> int:
@@ -86,7 +89,7 @@ class Cleaning:
         return pa.schema([schema.field(name) for name in read])
 
     def _parts(self) -> Iterator[pa.Table]:
-        return arrow_tables.gathered(shadow_tables.parts_of(self._path, self._schema), pieces.GATHERED)
+        return pieces.gathered(shadow_tables.parts_of(self._path, self._schema))
 
     def _superseded(self, session: "Session") -> pa.Table:
         """Return the superseded rows of the history, in the columns EVENT."""
@@ -162,29 +165,29 @@ def _remove(session: "Session", path: str, removed: pa.Table, csn: int) -> None:
     """
     once = (history_reader.CLEANED, csn)
     rewrite = Rewrite.of(path, EVENT)
-    held = rewrite.likely(ChangedKeys.of(removed))
-    if not all(file.can_be_removed for file in held):
-        _mark_removed(session(), path, removed, once)
-        return
+    likely = rewrite.likely(ChangedKeys.of(removed.select([EVENT[0]])))
     ordered = removed.sort_by(EVENT[0])
-    some = [(share, _within(ordered, share)) for share in shares(held) if share]
+    some = [(share, _within(ordered, share)) for share in shares(likely) if share]
     work = written_without(path)
-    by_tasks = sum(file.size for file in held) > TASK_BYTES
+    by_tasks = sum(file.size for file in likely) > TASK_BYTES
     for replaced, written in tasks.in_tasks(session, some, work) if by_tasks else work(some):
+        if not all(file.can_be_removed for file in replaced):
+            _mark_removed(session(), path, removed, once)
+            return
         rewrite.remove(replaced)
         rewrite.adopt(written)
     rewrite.commit(None, once=once)
 
 
 def _within(removed: pa.Table, files: Sequence[TableFile]) -> pa.Table:
-    """Return those of some rows, in order of their landing, that may be in files."""
+    """Return those of some rows, in order of their csn, that may be in files."""
     bounds = [file.bounds.get(EVENT[0]) for file in files]
     known = [each for each in bounds if each is not None]
     if len(known) < len(bounds):
         return removed
-    landings = removed.column(EVENT[0]).to_numpy()
-    first = np.searchsorted(landings, min(low for low, _ in known))
-    last = np.searchsorted(landings, max(high for _, high in known), "right")
+    csns = removed.column(EVENT[0]).to_numpy()
+    first = np.searchsorted(csns, min(low for low, _ in known))
+    last = np.searchsorted(csns, max(high for _, high in known), "right")
     return removed.slice(int(first), int(last - first)).combine_chunks()
 
 
@@ -193,21 +196,21 @@ def written_without(
 ) -> "Callable[[Iterable[tuple[Sequence[TableFile], pa.Table]]], Iterator[tuple[list[TableFile], list[DataFile]]]]":
     """Return what a task does: write anew what files of a table hold beside some rows.
 
-    It yields the files that hold some of these rows, and those that it wrote in their place.
+    It yields the files that hold some of these rows, and those that it wrote in their place; none in the place of one
+    that delta-rs cannot remove.
     """
 
     def write(
         some: Iterable[tuple[Sequence[TableFile], pa.Table]],
     ) -> Iterator[tuple[list[TableFile], list[DataFile]]]:
         for share, removed in some:
-            rewrite, gone, replaced = Rewrite.of(path, EVENT), row_hashes(removed, EVENT), list[TableFile]()
-            for file in share:
-                rows_of_file = rewrite.files.read(file)
-                is_gone = pc.is_in(row_hashes(rows_of_file, EVENT), value_set=gone)
-                if is_gone.true_count:
-                    replaced.append(file)
-                    rewrite.add(rows_of_file.filter(pc.invert(is_gone)), ordered=True)
-            yield replaced, rewrite.added
+            rewrite = Rewrite.of(path, EVENT)
+            holding = [file for file in share if is_among(rewrite.files.read(file, EVENT), removed, EVENT).true_count]
+            for file in (file for file in holding if file.can_be_removed):
+                left = (part.filter(pc.invert(is_among(part, removed, EVENT))) for part in rewrite.files.parts(file))
+                for rows_left in arrow_tables.gathered(left, FILE_BYTES, lambda part: part.nbytes):
+                    rewrite.add(rows_left, ordered=True)
+            yield holding, rewrite.added
 
     return write
 
@@ -219,12 +222,13 @@ def _mark_removed(spark: "SparkSession", path: str, removed: pa.Table, once: tup
     from txloom.storage.delta import spark_tables
 
     same = " AND ".join(f"t.{name} = s.{name}" for name in EVENT)
-    FENCE.refuse_stale(path)
-    try:
-        for setting, value in zip(spark_tables.FENCED, (once[0], str(once[1])), strict=True):
-            spark.conf.set(setting, value)
-        target = DeltaTable.forPath(spark, path).alias("t")
-        source = spark_tables.frame_of(spark, removed).alias("s")
-        target.merge(source, f"{same} AND t._txloom_csn <= {once[1]}").whenMatchedDelete().execute()
-    finally:
-        spark_tables.unfence(spark)
+    with _settings:
+        FENCE.refuse_stale(path)
+        try:
+            for setting, value in zip(spark_tables.FENCED, (once[0], str(once[1])), strict=True):
+                spark.conf.set(setting, value)
+            target = DeltaTable.forPath(spark, path).alias("t")
+            source = spark_tables.frame_of(spark, removed).alias("s")
+            target.merge(source, same).whenMatchedDelete().execute()
+        finally:
+            spark_tables.unfence(spark)

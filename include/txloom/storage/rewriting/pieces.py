@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from txloom.arrow_types import AnyArray, AnyColumn
+from txloom.storage.delta import arrow_tables
 from txloom.storage.paths import filesystem_of
 from txloom.storage.rewriting.table_files import comparable, has_order
 from txloom.storage.spark import tasks
@@ -32,6 +33,8 @@ PIECE_BYTES = 64 << 20
 """Bytes of Arrow rows in a piece: less memory is touched for the first time than with larger ones, in half the time."""
 GATHERED = 65_536
 """Rows that are split at once, so that pieces do not consist of crumbs."""
+GATHERED_BYTES = 16 << 20
+"""Bytes of rows that are split at once, however few these are."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,12 @@ def cuts_of(sample: pa.Table, pieces: int, together: Mapping[str, Mapping[Any, A
     places = [len(ordered) * number // pieces for number in range(1, pieces)]
     bounds = ordered.take(pa.array(places, pa.int64())).unique() if len(ordered) else ordered
     return Cuts(column, bounds, together.get(column, {}))
+
+
+def gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield rows that are read part by part in larger parts: of GATHERED rows, or of GATHERED_BYTES."""
+    row_bytes = max(GATHERED_BYTES // GATHERED, 1)
+    return arrow_tables.gathered(parts, GATHERED, lambda part: max(part.num_rows, part.nbytes // row_bytes))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The data files of one version of a Delta table: which there are, the bounds of their values, their rows."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -125,6 +125,17 @@ class TableFiles:
         count = sum(sizes[number] for number in groups)
         rows = self.conformed(rows, file, self.schema, count)
         return rows.filter(pa.chunked_array([parts[number] for number in groups]))
+
+    def parts(self, file: TableFile) -> Iterator[pa.Table]:
+        """Yield the rows of a file that are still there, a row group at a time, in their order."""
+        start = 0
+        with self.opened(file) as opened:
+            stored = [name for name in self.schema.names if name in opened.schema_arrow.names]
+            for number in range(opened.num_row_groups):
+                count = opened.metadata.row_group(number).num_rows
+                rows = self.conformed(opened.read_row_group(number, stored), file, self.schema, count)
+                yield rows if file.kept is None else rows.filter(file.kept.slice(start, count))
+                start += count
 
     def conformed(self, rows: pa.Table, file: TableFile, schema: pa.Schema, count: int) -> pa.Table:
         """Return rows of a file in a schema: with the values of its partition, and null where the file has no column.

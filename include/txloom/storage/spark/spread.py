@@ -27,31 +27,18 @@ def buckets_of(hashes: Sequence[Column], buckets: int, everywhere: Column | None
 
 
 def in_buckets(
-    function: Callable[..., pa.Table], schema: StructType | str, *sides: tuple[DataFrame, Column | None]
+    function: Callable[..., pa.Table], schema: StructType | str, *sides: tuple[DataFrame, Column]
 ) -> DataFrame:
-    """Call a function on each bucket of rows: with its number, and with one table for each side, one or two.
+    """Call a function on each bucket of rows: with its number, and with a table for each of two sides.
 
     Args:
         function: Gets the rows of a bucket without BUCKET; returns rows in the schema. A side without rows there is an
             empty table, and a bucket without any rows is left out.
         schema: The schema of the rows that the function returns.
-        sides: Rows, and the buckets of each as `buckets_of` returns them; None: rows have BUCKET already.
+        sides: Rows, and the buckets of each as `buckets_of` returns them.
     """
-    grouped = [
-        (rows if buckets is None else rows.withColumn(BUCKET, F.explode(buckets))).groupBy(BUCKET)
-        for rows, buckets in sides
-    ]
-    if len(grouped) == 1:
-        return grouped[0].applyInArrow(_of_one(function), schema)
-    left, right = grouped
+    left, right = (rows.withColumn(BUCKET, F.explode(buckets)).groupBy(BUCKET) for rows, buckets in sides)
     return left.cogroup(right).applyInArrow(_of_two(function), schema)
-
-
-def _of_one(function: Callable[..., pa.Table]) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
-    def apply(bucket: tuple[Any, ...], rows: pa.Table) -> pa.Table:
-        return function(bucket[0].as_py(), rows.drop_columns(BUCKET))
-
-    return apply
 
 
 def _of_two(function: Callable[..., pa.Table]) -> Callable[[tuple[Any, ...], pa.Table, pa.Table], pa.Table]:

@@ -186,8 +186,13 @@ def count(paths: TablePaths, row_table: RowTable, where: str, is_late: str) -> t
 def absent(paths: TablePaths, row_table: RowTable, where: str) -> set[str]:
     """Return the declared columns that some insert lacks, of the rows of history for which a SQL condition holds."""
     condition = where if row_table.mirror is None else f"({where}) and _txloom_absent is not null"
+    return absent_in(parts(paths, row_table, condition, ["_txloom_absent"]))
+
+
+def absent_in(parts: Iterable[pa.Table]) -> set[str]:
+    """Return the declared columns that some insert lacks, of changes that are read already."""
     names_ = set[str]()
-    for rows in parts(paths, row_table, condition, ["_txloom_absent"]):
+    for rows in parts:
         names_ |= set(cast("list[str]", pc.list_flatten(rows.column("_txloom_absent")).unique().to_pylist()))
     return names_
 

@@ -60,9 +60,7 @@ def touched_roots(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str
     return reduce(DataFrame.unionByName, frames).dropna().distinct() if frames else None
 
 
-def documents(
-    pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change], touched: DataFrame | None
-) -> DataFrame:
+def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change], touched: DataFrame) -> DataFrame:
     """Compose documents after a merge.
 
     A document exists while its root row does; a child belongs to the document with its parent key.
@@ -71,7 +69,7 @@ def documents(
         pipeline: the declaration.
         aggregate: the aggregate.
         changes: of each of its members, by table.
-        touched: the keys of the documents to compose; None: all documents.
+        touched: the keys of the documents to compose.
 
     Returns:
         a row for each key, in the schema of the aggregate's current table and with `_txloom_deleted`.
@@ -79,8 +77,7 @@ def documents(
     root = pipeline.table(aggregate.root)
     keys = list(root.key)
     composed = _rows(changes[root.name], touched, keys, keys).withColumn("_txloom_exists", F.lit(True))
-    if touched is not None:
-        composed = touched.join(composed, keys, "left")
+    composed = touched.join(composed, keys, "left")
     for child in aggregate.children:
         composed = composed.join(
             _children(pipeline.table(child.table), child, changes[child.table], touched, keys), keys, "left"
@@ -98,23 +95,21 @@ def documents(
     )
 
 
-def _rows(change: Change, touched: DataFrame | None, columns: Sequence[str], keys: Sequence[str]) -> DataFrame:
-    """Return a table's rows after the change that belong to touched documents; all rows where `touched` is None.
+def _rows(change: Change, touched: DataFrame, columns: Sequence[str], keys: Sequence[str]) -> DataFrame:
+    """Return a table's rows after the change that belong to touched documents.
 
     columns: the table's columns that hold a document's key. keys: the names of the same columns in `touched`.
     """
     parts = [change.untouched()]
     if (written := change.written()) is not None:
         parts.append(written)
-    if touched is None:
-        return reduce(DataFrame.unionByName, parts)
     chosen = touched.select(
         *[F.col(spark_name(name)).alias(column) for name, column in zip(keys, columns, strict=True)]
     )
     return reduce(DataFrame.unionByName, [part.join(F.broadcast(chosen), list(columns), "left_semi") for part in parts])
 
 
-def _children(table: Table, child: Child, change: Change, touched: DataFrame | None, keys: Sequence[str]) -> DataFrame:
+def _children(table: Table, child: Child, change: Change, touched: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return one row for each document: its children of one table, ordered by their key, and their newest change."""
     rows = _rows(change, touched, child.parent_key, keys)
     struct = F.struct(*[F.col(spark_name(name)) for name in table.column_names])

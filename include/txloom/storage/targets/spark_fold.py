@@ -70,9 +70,7 @@ def key_before(key: Sequence[str]) -> list[Column]:
     return [F.coalesce(F.col("_txloom_before")[name], F.col(spark_name(name))).alias(name) for name in key]
 
 
-def folded(
-    rows: DataFrame, changes: DataFrame, row_table: RowTable, chains: Mapping[int, int], parts: int = PARTITIONS
-) -> DataFrame:
+def folded(rows: DataFrame, changes: DataFrame, row_table: RowTable, chains: Mapping[int, int]) -> DataFrame:
     """Fold changes into rows with `txloom.current.folding.fold`.
 
     Args:
@@ -81,7 +79,6 @@ def folded(
         row_table: the table.
         chains: {hash of a key: representative of its chain}, for keys that key changes connect; the keys of a chain are
             folded in one group.
-        parts: how many groups there are; one task holds a group in memory.
 
     Returns:
         the net effect of each touched key: columns of the current table, then those of VERDICT.
@@ -91,7 +88,7 @@ def folded(
         key, columns = row_table.key, row_table.table.column_names
         return fold(rows_of_group, changes_of_group, key=key, columns=columns, evidence=True)
 
-    return _in_groups(effects_of, (rows, changes), row_table, chains, parts)
+    return _in_groups(effects_of, (rows, changes), row_table, chains)
 
 
 def recomputed(
@@ -129,7 +126,6 @@ def _in_groups(
     sides: tuple[DataFrame, DataFrame],
     row_table: RowTable,
     chains: Mapping[int, int],
-    parts: int = PARTITIONS,
 ) -> DataFrame:
     """Compute effects in groups of keys; sides: rows and changes, of which each group gets those of the whole table."""
     rows, changes = sides
@@ -139,8 +135,8 @@ def _in_groups(
     return spread.in_buckets(
         _with_partitions(effects_of, row_table),
         f"{schemas.current_ddl(row_table.table)}{named}, {verdict}",
-        (rows, spread.buckets_of(hashes, parts)),
-        (changes, spread.buckets_of(hashes, parts, is_whole)),
+        (rows, spread.buckets_of(hashes, PARTITIONS)),
+        (changes, spread.buckets_of(hashes, PARTITIONS, is_whole)),
     )
 
 
