@@ -58,7 +58,6 @@ TESTED_BY = {
     "storage/landing/landing_tables": "storage/landing/test_connector_snapshots",
     "storage/maintenance/history_cleaning": "steps/maintenance/test_clean_history",
     "storage/maintenance/history_retention": "steps/maintenance/test_clean_history",
-    "storage/maintenance/log_retention": "steps/maintenance/test_maintain_tables",
     "storage/maintenance/optimize": "steps/maintenance/test_maintain_tables",
     "storage/paths": "storage/views/test_status",
     "storage/publishing/cuts": "storage/publishing/test_reader_holds",

@@ -1,7 +1,7 @@
 """Maintenance through real Delta: content and marks stay, files shrink, published cuts stay readable."""
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.maintenance.log_retention import KEPT
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
-from txloom.storage.system_tables import CUTS
+from txloom.storage.system_tables import CUTS, READERS
 from txloom.storage.targets.row_tables import create, row_tables
 
 pytestmark = pytest.mark.random_order(disabled=True)
@@ -97,7 +97,7 @@ def test_vacuum_skips_a_table_whose_cut_or_reader_needs_files_it_would_remove(
 
 
 def test_vacuum_says_how_long_each_log_is_kept_once_and_for_all(lake: Lake) -> None:
-    """The ledger's for a day, a current table's for Delta's 30 days, the leases' for an hour; what is shown stays."""
+    """A system table's for a day, a current table's for two days longer than cuts are readable; what is shown stays."""
     before = watermark_of(lake.path("promo_codes")), codes(lake)
     held = lake.pipeline.maintenance.vacuum.model_copy(update={"retain": timedelta(days=45)})
     long = lake.pipeline.maintenance.model_copy(update={"vacuum": held})
@@ -109,12 +109,23 @@ def test_vacuum_says_how_long_each_log_is_kept_once_and_for_all(lake: Lake) -> N
         for each in tables:
             kept[each].append(DeltaTable(lake.path(each)).metadata().configuration.get(KEPT))
     hours = {each: [None if text is None else int(text.split()[1]) // 24 for text in kept[each]] for each in tables}
-    assert hours == {"ledger": [1, 1, 1], "cuts": [7, 45, 45], "promo_codes": [None, 45, 45]}
+    assert hours == {"ledger": [1, 1, 1], "cuts": [1, 1, 1], "promo_codes": [9, 47, 47]}
     assert (watermark_of(lake.path("promo_codes")), codes(lake)) == before
     DeltaTable(lake.path("cuts")).alter.set_table_properties({KEPT: "interval 52 weeks"})
     versions = {each: lake.version(each) for each in tables[1:]}
     maintain(lasting, "vacuum", "again")
     assert {each: lake.version(each) for each in tables[1:]} == versions, "what somebody made longer stays"
+
+
+def test_the_logs_of_a_cuts_tables_are_kept_as_long_as_a_reader_holds_it(lake: Lake) -> None:
+    at, until = datetime.now(UTC) - timedelta(days=100), datetime.now(UTC) + timedelta(hours=1)
+    cut = {"cut_id": 7, "valid_through": 1, "published_at": at, "versions": [("promo_codes", 1)]}
+    small_tables.append(lake.path("cuts"), [{**cut, "gaps": [], "amends": []}], CUTS)
+    hold = {"reader": "month_end", "cut_id": 7, "at": datetime.now(UTC), "until": until}
+    small_tables.append(lake.path("readers"), [hold], READERS)
+    maintain(lake, "vacuum")
+    kept = DeltaTable(lake.path("promo_codes")).metadata().configuration[KEPT]
+    assert kept == f"interval {102 * 24} hours"
 
 
 def test_an_unknown_task_is_refused(lake: Lake) -> None:

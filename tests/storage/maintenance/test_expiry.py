@@ -151,6 +151,20 @@ def test_a_pipeline_without_tables_has_nothing_to_forget(tmp_path: Path) -> None
     assert expiry.expired_landing(paths, NOW) == 0
 
 
+def test_landings_expire_behind_those_of_before(tmp_path: Path) -> None:
+    paths = TablePaths(str(tmp_path), "shop")
+    clocks = [
+        {"landing": n, "row": -1, "kind": "clock", "landed_at": NOW - timedelta(days=20 - n)} for n in range(1, 11)
+    ]
+    small_tables.append(paths.change_events, clocks, system_tables.CHANGE_EVENTS)
+    about = {"release": 1, "landing": 9}
+    small_tables.replace(paths.table(names.PENDING_TRANSACTIONS), [], system_tables.PENDING_TRANSACTIONS, about)
+    for since in range(6):
+        assert expiry.expired_landing(paths, NOW - timedelta(days=14), since) == 5
+    assert expiry.expired_landing(paths, NOW - timedelta(days=14), 8) == 8, "kept for longer by now"
+    assert expiry.expired_landing(paths, NOW) == 9, "the last one is not buffered yet"
+
+
 DECLARED = """
 name: shop
 source: {{format: change_sets, files: {{path: {folder}}}}}

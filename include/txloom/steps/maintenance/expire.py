@@ -21,11 +21,12 @@ def expire(step: Step) -> dict[str, int]:
     now, maintenance, paths = datetime.now(UTC), step.pipeline.maintenance, step.paths
     keep = maintenance.change_events.keep
     seen = buffer_state(paths)
-    landing = 0 if keep is None else expiry.expired_landing(paths, now - keep)
-    messages = 0
-    if keep is not None and landing:
+    landing = messages = 0
+    if keep is not None:
         since = forgotten_messages.forgotten(paths)
-        messages = forgotten_messages.forget_messages(lambda: step.spark, paths, landing, now - keep, since)
+        landing = expiry.expired_landing(paths, now - keep, since.landing)
+        if landing:
+            messages = forgotten_messages.forget_messages(lambda: step.spark, paths, landing, now - keep, since)
     open_letters.remember(paths)
     reports = now - maintenance.reports.keep
     return {

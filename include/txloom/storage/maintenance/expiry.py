@@ -38,17 +38,20 @@ stays.
 """
 
 
-def expired_landing(paths: TablePaths, before: datetime) -> int:
-    """Return the newest landing that is older than a time and buffered, with all landings before it; 0: none."""
+def expired_landing(paths: TablePaths, before: datetime, since: int = 0) -> int:
+    """Return the newest landing that is older than a time and buffered, with all landings before it.
+
+    since: a landing that is as old; it is returned where there is no newer one. 0: none.
+    """
     seen = buffer_state(paths)
     if seen is None:
-        return 0
-    limit = f"landing <= {seen.landing} and kind = 'clock'"
+        return since
+    limit = f"landing > {since} and landing <= {seen.landing} and kind = 'clock'"
     young = f"select min(landing) as n from t where {limit} and landed_at >= {instant_literal(before)}"
     first = small_tables.query(paths.change_events, young)[0]["n"]
     below = "" if first is None else f" and landing < {first}"
     rows = small_tables.query(paths.change_events, f"select max(landing) as n from t where {limit}{below}")
-    return int(rows[0]["n"] or 0)
+    return int(rows[0]["n"] or since)
 
 
 def shorten_ledger(paths: TablePaths, before: datetime) -> int:

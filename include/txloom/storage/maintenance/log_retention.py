@@ -2,8 +2,8 @@
 
 Each write and each opening of a table lists its log, on a file system and on HDFS entry by entry: with Delta's default
 of 30 days a table that every cycle writes has 8,640 entries, the ledger 43,200, and each of its writes takes a third of
-a second. A table whose older versions nobody reads keeps a day; the current tables and histories keep Delta's default,
-because readers may hold a cut.
+a second. System tables keep a day, because only their newest version is read; a dead letter is redriven as it was
+listed for an approval. The tables that cuts name keep what vacuum keeps, and what a reader holds.
 """
 
 import re
@@ -21,35 +21,31 @@ KEPT = "delta.logRetentionDuration"
 DEFAULT = timedelta(days=30)
 """What Delta keeps of the log of a table without the property."""
 DAY = timedelta(days=1)
-PASSING = (
-    names.LEDGER,
-    names.LANDED_FILES,
-    names.LANDED_OFFSETS,
-    names.FILE_POSITIONS,
-    names.SOURCE_PARTITIONS,
-    names.PENDING_TRANSACTIONS,
-    names.EXPECTATION_RESULTS,
-    names.TABLE_STATISTICS,
-    names.INCIDENTS,
-    names.OPEN_DEAD_LETTERS,
-)
-"""The system tables of which only the newest version is read, or one that the same run has read before."""
+COMPARED = (names.TRANSACTIONS, names.DISMISSALS)
+"""Tables whose log entries say whether what `expire` wrote down of them still counts: it may be left out two days."""
+MARGIN = timedelta(days=2)
+"""For how much longer the logs of a cut's tables are kept: a hold counts when maintenance has seen it."""
 
 
-def properties_of(table: str, retain: timedelta) -> Mapping[str, str]:
+def properties_of(table: str, retain: timedelta, held: timedelta = timedelta(0)) -> Mapping[str, str]:
     """Return the properties by which the log of a pipeline's table is kept as long as someone may read its versions.
 
     Args:
-        table: its name.
+        table: its name; one that is no system table is named by cuts.
         retain: how long old versions stay readable, by the declaration.
+        held: how long ago the oldest cut was published that a reader holds.
 
     >>> properties_of("ledger", timedelta(days=7)), properties_of("orders", timedelta(days=45))
-    ({'delta.logRetentionDuration': 'interval 24 hours'}, {'delta.logRetentionDuration': 'interval 1080 hours'})
+    ({'delta.logRetentionDuration': 'interval 24 hours'}, {'delta.logRetentionDuration': 'interval 1128 hours'})
     """
     if table == names.LEASES:
         return SHORT_LOG
-    is_system = table in names.PIPELINE_TABLES
-    kept = min(DAY, retain) if table in PASSING else retain if is_system else max(DEFAULT, retain)
+    if table == names.DEAD_LETTERS:
+        kept = retain
+    elif table in names.PIPELINE_TABLES:
+        kept = min(3 * DAY if table in COMPARED else DAY, retain)
+    else:
+        kept = max(retain, held) + MARGIN
     return {KEPT: f"interval {max(round(kept.total_seconds() / 3600), 1)} hours"}
 
 

@@ -102,13 +102,27 @@ def needs(paths: TablePaths, now: datetime) -> list[Need]:
     """Return who needs which versions at a time: readers of the newest cut, and each hold that has not ended."""
     newest = published(paths)
     holds = [] if newest is None else [Need(f"cut {newest.cut_id}, the newest", newest.versions)]
-    for row in holding(paths):
-        cut = published(paths, row["cut_id"]) if row["until"] > now else None
+    for row in _lasting(paths, now):
+        cut = published(paths, row["cut_id"])
         if cut is not None:
             since, until = (row[name].strftime("%Y-%m-%d %H:%M") for name in ("since", "until"))
             who = f"reader {row['reader']}, which holds cut {cut.cut_id} since {since} until {until} UTC at most"
             holds.append(Need(who, cut.versions))
     return holds
+
+
+def longest(paths: TablePaths, now: datetime) -> timedelta:
+    """Return how long ago, at a time, the oldest cut was published that a reader holds; zero where nobody holds one."""
+    ages = [timedelta(0)]
+    for row in _lasting(paths, now):
+        cut = newest_cut(paths, "published_at", f"cut_id = {int(row['cut_id'])}")
+        ages += [now - cut["published_at"]] if cut is not None and cut["published_at"] is not None else []
+    return max(ages)
+
+
+def _lasting(paths: TablePaths, now: datetime) -> list[dict[str, Any]]:
+    """Return the holds that have not ended at a time."""
+    return [row for row in holding(paths) if row["until"] > now]
 
 
 def holding(paths: TablePaths) -> list[dict[str, Any]]:
