@@ -247,8 +247,7 @@ def check_balance(paths: TablePaths, epoch: int, run_id: str) -> None:
     Raises:
         LedgerUnbalanced: if both sides differ; the balance is in the ledger then too.
     """
-    landed = balance(paths.warehouse, paths.pipeline, "land_events")
-    buffered = balance(paths.warehouse, paths.pipeline, checkpoints.STEP)
+    landed, buffered = balance(paths.warehouse, paths.pipeline, ("land_events", checkpoints.STEP))
     sides = {
         "landed": landed.get("landed", 0),
         "released": buffered.get("released", 0),

@@ -1,9 +1,10 @@
-"""The newest rows of a table that grows by a small file with each commit, without reading all of its files."""
+"""What bounds of files say of a table that grows by a small file with each commit, without reading all of its files."""
 
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from txloom.storage.delta.read_session import metadata
@@ -20,8 +21,21 @@ def newest_since(table: DeltaTable) -> datetime | None:
     return metadata(table, _newest_since)
 
 
+def lowest(table: DeltaTable, column: str) -> int | None:
+    """Return the lowest value of a column of integers by the bounds of the table's files; None: they do not say it."""
+    files = metadata(table, _bounds)
+    name = f"min.{column}"
+    if name not in files.column_names or not files.num_rows or files.column(name).null_count:
+        return None
+    return cast("int", pc.min(files.column(name)).as_py())
+
+
+def _bounds(table: DeltaTable) -> pa.Table:
+    return pa.table(table.get_add_actions(flatten=True))
+
+
 def _newest_since(table: DeltaTable) -> datetime | None:
-    files = pa.table(table.get_add_actions(flatten=True))
+    files = _bounds(table)
     if files.num_rows <= FEW or "max.at" not in files.column_names or files.column("max.at").null_count:
         return None
     moments = cast("list[datetime]", files.column("max.at").to_pylist())

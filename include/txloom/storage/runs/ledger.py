@@ -1,12 +1,13 @@
 """The ledger: what each step of each run counted, one line for each; and their sums."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from txloom.config import names
 from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import text_list
 from txloom.storage.system_tables import LEDGER
 
 CARRIED = "carried forward"
@@ -38,14 +39,20 @@ def write_ledger(warehouse: str, pipeline: str, entry: Entry) -> None:
     small_tables.append(path, [vars(entry)], LEDGER, once=once)
 
 
-def balance(warehouse: str, pipeline: str, step: str) -> dict[str, int]:
-    """Return the sums of all counts that a step entered in its newest generation."""
+def balance(warehouse: str, pipeline: str, steps: Sequence[str]) -> list[dict[str, int]]:
+    """Return, for each of some steps, the sums of all counts that it entered in its newest generation."""
     path = names.table_path(warehouse, pipeline, names.LEDGER)
-    counts = f"select generation, unnest(map_entries(counts)) as count from t where step = '{step}'"
-    sql = f"select generation, count['key'] as name, sum(count['value']) as total from ({counts}) c group by 1, 2"
-    rows = small_tables.query(path, sql)
-    newest = max((row["generation"] for row in rows), default=0)
-    return {row["name"]: int(row["total"]) for row in rows if row["generation"] == newest}
+    of_steps = f"step in ({text_list(steps)})"
+    counts = f"select step, generation, unnest(map_entries(counts)) as count from t where {of_steps}"
+    sums = "select step, generation, count['key'] as name, sum(count['value']) as total"
+    rows = small_tables.query(path, f"{sums} from ({counts}) c group by 1, 2, 3")
+    newest: dict[str, int] = {}
+    for row in rows:
+        newest[row["step"]] = max(newest.get(row["step"], 0), row["generation"])
+    return [
+        {row["name"]: int(row["total"]) for row in rows if row["step"] == step and row["generation"] == newest[step]}
+        for step in steps
+    ]
 
 
 def summed(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:

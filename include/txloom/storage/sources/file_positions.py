@@ -15,6 +15,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.delta.recent_files import lowest
 from txloom.storage.delta.sql import MOST_RANGES, sql_name, text_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import FILE_POSITIONS
@@ -138,8 +140,11 @@ def _files(paths: TablePaths, where: str) -> set[str]:
 
 def first_landing(paths: TablePaths) -> int | None:
     """Return the first landing of which positions were kept; None before there was one."""
-    rows = small_tables.query(paths.table(names.FILE_POSITIONS), "select min(landing) as n from t")
-    return rows[0]["n"] if rows else None
+    path = paths.table(names.FILE_POSITIONS)
+    if not exists(path):
+        return None
+    known = lowest(opened(path), "landing")
+    return small_tables.query(path, "select min(landing) as n from t")[0]["n"] if known is None else known
 
 
 def write(paths: TablePaths, landing: int, positions: Sequence[Position], at: datetime | None = None) -> None:
