@@ -245,7 +245,7 @@ def transactions(draw: st.DrawFn) -> list[list[Any]]:
     return made
 
 
-@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(transactions(), st.integers(1, 60), st.sampled_from((100, 300, 1_000)))
 def test_pieces_take_the_same_rows_away(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[list[Any]], through: int, size: int
