@@ -33,13 +33,13 @@ def scope_of(lake: Keyed, first: int = 0, last: int = HIGHEST) -> Scope:
 
 
 def rows_of(lake: Keyed, target: Target) -> pa.Table:
-    return shadow_tables.rows_of(lake.paths.table(target.name), target.schema, "true")
+    return arrow_tables.rows_of(lake.paths.table(target.name), target.schema, "true")
 
 
 def rebuilt(lake: Keyed, scope: Scope) -> None:
     """Write the shadows of histories, as they are between the csns of a backfill, and all that follows from them."""
     for target in scope.histories:
-        rows = shadow_tables.rows_of(lake.paths.table(target.name), target.schema, scope.range_of(target))
+        rows = arrow_tables.rows_of(lake.paths.table(target.name), target.schema, scope.range_of(target))
         shadow_tables.write(lake.paths.table(names.shadow_table(target.name)), rows)
     shadow_tables.write(lake.paths.table(names.shadow_table(names.TRANSACTIONS)), OUTCOMES.empty_table())
 
@@ -57,7 +57,7 @@ def shown(lake: Keyed, scope: Scope, name: Any) -> dict[str, list[str]]:
     """Return the rows of all current tables of a scope, as comparable text; name: gives that of each one's table."""
     made = {}
     for target in scope.currents:
-        rows = shadow_tables.rows_of(lake.paths.table(name(target.name)), target.schema, "true").to_pylist()
+        rows = arrow_tables.rows_of(lake.paths.table(name(target.name)), target.schema, "true").to_pylist()
         for row in rows:
             if isinstance(row.get("lines"), list):
                 row["lines"] = sorted(map(repr, row["lines"]))

@@ -17,7 +17,7 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.rewriting import pieces
 from txloom.storage.rewriting.matching import others
-from txloom.storage.targets import history_reader, schemas, shadow_tables
+from txloom.storage.targets import history_reader, schemas
 from txloom.storage.targets.row_tables import RowTable
 
 ROWS = 200_000
@@ -75,11 +75,11 @@ def left_rows(scope: Scope, target: Target, where: str, columns: Sequence[str]) 
     schema = pa.schema([target.schema.field(name) for name in dict.fromkeys([*target.key, *columns])])
     key_schema = pa.schema([target.schema.field(name) for name in target.key])
     for within in _ranges(rebuilt, target.key):
-        replaced = shadow_tables.rows_of(rebuilt, key_schema, within)
+        replaced = arrow_tables.rows_of(rebuilt, key_schema, within)
         condition = f"({where}) and {within}"
-        for rows in pieces.gathered(shadow_tables.parts_of(live, schema, condition)):
+        for rows in pieces.gathered(arrow_tables.parts_of(live, schema, condition)):
             yield _without(rows, replaced, target.key)
-        yield from shadow_tables.parts_of(rebuilt, schema, condition)
+        yield from arrow_tables.parts_of(rebuilt, schema, condition)
 
 
 def _ranges(rebuilt: str, key: Sequence[str]) -> list[str]:
@@ -89,7 +89,7 @@ def _ranges(rebuilt: str, key: Sequence[str]) -> list[str]:
     """
     places = [name for name in ("_txloom_csn", "_txloom_pos") if name in key]
     schema = pa.schema([(name, pa.int64()) for name in places])
-    sample, count = pieces.sampled([schema.empty_table(), *shadow_tables.parts_of(rebuilt, schema)], SAMPLE)
+    sample, count = pieces.sampled([schema.empty_table(), *arrow_tables.parts_of(rebuilt, schema)], SAMPLE)
     ranges = list[str]()
     for condition, of_range in _cut(sample, places[0], count // ROWS + 1):
         rows = of_range.num_rows * count // max(sample.num_rows, 1)

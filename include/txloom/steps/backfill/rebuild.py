@@ -15,8 +15,8 @@ from txloom.config import names
 from txloom.config.models.pipeline import Aggregate
 from txloom.current.documents.compose import distinct_keys
 from txloom.steps.backfill.left_history import LeftHistory
-from txloom.steps.backfill.released_events import OUTCOMES, REBUILT, landings, rebuild, transactions
-from txloom.steps.backfill.scope import Scope, Target
+from txloom.steps.backfill.released_events import OUTCOMES, landings, rebuild, transactions
+from txloom.steps.backfill.scope import REBUILT, Scope, Target
 from txloom.steps.buffer.release_batch import FEWEST_BITS, SHARE
 from txloom.steps.merge import document_merge, rewrite_merge
 from txloom.storage.delta import arrow_tables, data_files, small_tables
@@ -125,7 +125,7 @@ def _composition(scope: Scope, aggregate: Aggregate) -> document_merge.Compositi
     opened = {name: TableFiles.open(_shadow(scope, current[name])) for name in parents}
     members = [document_merge.Rows(key, opened[name], opened[name].files) for name, key in parents.items()]
     key_schema = pa.schema([opened[root.name].schema.field(name) for name in root.key])
-    keys = shadow_tables.rows_of(_shadow(scope, current[root.name]), key_schema, "true")
+    keys = arrow_tables.rows_of(_shadow(scope, current[root.name]), key_schema, "true")
     children = [member_of(pipeline.table(child.table), child) for child in aggregate.children]
     return document_merge.Composition(root.key, root.column_names, children, distinct_keys([keys], root.key), members)
 

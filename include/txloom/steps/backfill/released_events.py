@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyValues
 from txloom.config import names
-from txloom.steps.backfill.scope import Scope
+from txloom.steps.backfill.scope import GONE, REBUILT, UNREADABLE, Scope
 from txloom.steps.buffer.release import ANY_TX, EVENTS, events_of, made_of
 from txloom.storage.buffer.buffer_stream import RELEASED_ROWS, REPEATED_ROWS
 from txloom.storage.delta import arrow_tables, small_tables
@@ -22,7 +22,6 @@ from txloom.storage.delta.sql import instant_literal, sql_name
 from txloom.transactions.hashes import hashed
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
-REBUILT, GONE, UNREADABLE = "rebuilt", "gone", "unreadable"
 _TYPES: dict[str, pa.DataType] = {"xid": pa.string(), "csn": pa.int64(), "rows": pa.int64(), "fate": pa.string()}
 OUTCOMES = pa.schema(_TYPES)
 """The outcome (`fate`) of each transaction of a backfill. gone: its events are no longer there, or cannot be

@@ -21,6 +21,8 @@ from txloom.storage.targets import history_reader, schemas, shadow_tables
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
 HIGHEST = 2**63 - 1
+REBUILT, GONE, UNREADABLE = "rebuilt", "gone", "unreadable"
+"""What becomes of a transaction of a backfill (`released_events.OUTCOMES`)."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.current.row_hashes import row_hashes
-from txloom.steps.backfill.released_events import REBUILT
-from txloom.steps.backfill.scope import Scope, Target
+from txloom.steps.backfill.scope import REBUILT, Scope, Target
 from txloom.steps.backfill.shadow_diff import differing, schema_of
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.data_files import DataFile
@@ -86,7 +85,7 @@ class Comparison:
         where = scope.range_of(target) if target.is_history else "true"
         stamp = ("_txloom_xid", "_txloom_csn") if target.is_history else ()
         path, schema = scope.paths.table(target.name), self._schema(columns, stamp)
-        parts = shadow_tables.parts_of(path, schema, where)
+        parts = arrow_tables.parts_of(path, schema, where)
         if not target.is_history:
             return parts
         outcomes = scope.paths.table(names.shadow_table(names.TRANSACTIONS))
@@ -98,7 +97,7 @@ class Comparison:
 
     def _rebuilt(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         path = self.scope.paths.table(names.shadow_table(self.target.name))
-        return shadow_tables.parts_of(path, self._schema(columns))
+        return arrow_tables.parts_of(path, self._schema(columns))
 
     def _schema(self, columns: Sequence[str] | None, more: Sequence[str] = ()) -> pa.Schema:
         schema = self.target.schema

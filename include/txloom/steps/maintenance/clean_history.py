@@ -49,11 +49,12 @@ def clean_history(step: Step) -> dict[str, int]:
         {row_table.table.name: partial(history_cleaning.rows, paths, row_table) for row_table in cleanable}
     )
     known = {row_table.table.name: row_table for row_table in cleanable if row_table.table.name in sizes}
-    small = {name for name in known if sizes[name] <= arrow_tables.LOCAL_ROWS}
+    small = [name for name in known if sizes[name] <= arrow_tables.LOCAL_ROWS]
     calls = {name: partial(_clean, step.session, paths, known[name], counts["horizon"]) for name in known}
     done = failures.attempt({name: calls[name] for name in small})
-    for name in known.keys() - small:  # one by one: each takes much memory
-        done |= failures.attempt({name: calls[name]})
+    for name in known:
+        if name not in small:  # one by one: each takes much memory
+            done |= failures.attempt({name: calls[name]})
     for name, gone in done.items():
         counts["tables"] += 1
         counts["cleaned"] += gone > 0

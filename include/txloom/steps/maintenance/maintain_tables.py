@@ -93,13 +93,13 @@ def _vacuum(step: Step) -> dict[str, int]:
     """
     pipeline, paths = step.pipeline, step.paths
     retain = pipeline.maintenance.vacuum.retain
-    needs, held = reader_holds.needs(paths, datetime.now(UTC)), reader_holds.longest(paths, datetime.now(UTC))
+    now, declared = datetime.now(UTC), tables_of(pipeline)
+    needs, held = reader_holds.needs(paths, now), reader_holds.longest(paths, now)
     counts = {"tables": 0, "vacuumed": 0, "skipped": 0, "files": 0}
-    named = _existing(pipeline, paths)
     for name in _with_plan(pipeline, paths):
         counts["tables"] += 1
         path = paths.table(name)
-        if name in named:  # the log of the plan stays: Spark's stream reads on from where it stood
+        if name in declared:  # the log of the plan stays: Spark's stream reads on from where it stood
             log_retention.keep_log(path, log_retention.properties_of(name, retain, held))
         files = optimize.removable(path, retain)
         if not files:

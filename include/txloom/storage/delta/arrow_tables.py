@@ -16,6 +16,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from txloom.storage.delta.committing import commit_once
 from txloom.storage.delta.read_session import answer, opened, running
+from txloom.storage.delta.sql import sql_name
 
 LOCAL_ROWS = int(os.environ.get("TXLOOM_LOCAL_ROWS", "50000"))
 """The most rows of a release or a merge that are computed in the driver's process."""
@@ -72,6 +73,26 @@ def matching(path: str, sql: str, column: str, values: "Sequence[int] | pa.Array
 def batches(tables: Mapping[str, DeltaTable], sql: str) -> Iterator[pa.Table]:
     """Start a query like `ask` at once, and return its rows batch by batch, as they are read."""
     return (plain_rows(pa.table(batch)) for batch in running(tables, sql))
+
+
+def rows_of(path: str, schema: pa.Schema, where: str) -> pa.Table:
+    """Return rows of a table in a schema; columns that it lacks are null, and without a table there is no row.
+
+    where: a SQL condition.
+    """
+    return pa.concat_tables([schema.empty_table(), *parts_of(path, schema, where)])
+
+
+def parts_of(path: str, schema: pa.Schema, where: str = "true") -> Iterator[pa.Table]:
+    """Return the rows of `rows_of` part by part, as they are read."""
+    try:
+        table = opened(path)
+    except TableNotFoundError:
+        return iter(())
+    known = schema_of(table).names
+    columns = ", ".join(sql_name(name) for name in schema.names if name in known)
+    read = batches({"t": table}, f"select {columns} from t where {where}")
+    return (conform(rows, schema) for rows in read)
 
 
 def schema_of(table: DeltaTable) -> pa.Schema:

@@ -32,7 +32,7 @@ from txloom.storage.rewriting.rewrite import FILE_BYTES, Rewrite
 from txloom.storage.rewriting.table_files import TableFile
 from txloom.storage.rewriting.taken_out import shares
 from txloom.storage.spark import tasks
-from txloom.storage.targets import history_reader, shadow_tables
+from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import RowTable
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Cleaning:
         return pa.schema([schema.field(name) for name in read])
 
     def _parts(self) -> Iterator[pa.Table]:
-        return pieces.gathered(shadow_tables.parts_of(self._path, self._schema))
+        return pieces.gathered(arrow_tables.parts_of(self._path, self._schema))
 
     def _superseded(self, session: "Session") -> pa.Table:
         """Return the superseded rows of the history, in the columns EVENT."""

@@ -1,18 +1,16 @@
 """Shadow tables: the rows that a backfill rebuilt beside the live ones, how they differ, and the state of each run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import pyarrow as pa
-from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 
 from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
-from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import instant_literal, sql_name, text_literal
 from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.rewriting.rewrite import Rewrite
@@ -131,23 +129,3 @@ def newest_release(paths: TablePaths, history: str) -> int:
     """Return the number of the newest release in a history; 0 where there is none."""
     rows = small_tables.query(paths.table(history), "select max(_txloom_release) as release from t")
     return int((rows[0]["release"] if rows else 0) or 0)
-
-
-def rows_of(path: str, schema: pa.Schema, where: str) -> pa.Table:
-    """Return rows of a table in a schema; columns that it lacks are null, and without a table there is no row.
-
-    where: a SQL condition.
-    """
-    return pa.concat_tables([schema.empty_table(), *parts_of(path, schema, where)])
-
-
-def parts_of(path: str, schema: pa.Schema, where: str = "true") -> Iterator[pa.Table]:
-    """Return the rows of `rows_of` part by part, as they are read."""
-    try:
-        table = opened(path)
-    except TableNotFoundError:
-        return iter(())
-    known = arrow_tables.schema_of(table).names
-    columns = ", ".join(sql_name(name) for name in schema.names if name in known)
-    batches = arrow_tables.batches({"t": table}, f"select {columns} from t where {where}")
-    return (arrow_tables.conform(rows, schema) for rows in batches)
