@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 2
 
 .NOTPARALLEL:
-.PHONY: lived test-all docs services help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
+.PHONY: lived test-all cluster executors docs services help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,7 +29,7 @@ test: check pytest ## what a person runs before a commit: lint, types, imports, 
 test-all: export TXLOOM_EXAMPLES ?= 150
 test-all: export TXLOOM_WORKLOADS ?= 2
 test-all: export TXLOOM_FUZZ ?= 50
-test-all: CHOSEN =
+test-all: CHOSEN = -m "not machines"
 test-all: check pytest lived ## all tests, with as many examples as their authors chose, and `make lived`; mutants and soak are their own
 
 check: setup lint types imports declarations ## all checks that need no Spark
@@ -55,11 +55,14 @@ pytest: services
 	@echo "== tests"
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(CHOSEN) $(LIVED:%=--ignore=%)
 
-CHOSEN = -m "not long"
+CHOSEN = -m "not long and not machines"
 LIVED = tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/test_operations.py tests/orchestration/test_backfill_runs.py
 
 lived: services ## approvals and backfills by people, in a real Airflow (about 25 minutes; not part of test)
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 $(LIVED)
+
+cluster: services ## a cluster of Spark with lakes on S3 and HDFS, an Airflow on PostgreSQL, lost workers, 50 races (half an hour)
+	@TXLOOM_RACES=50 AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/cluster tests/storage/stores
 
 bench: setup ## measure every part beside its limit (PARTS="merge first_load": some of them; see tests/benchmarks/run.py)
 	@PYTHONPATH=$(CURDIR)/tests python tests/benchmarks/run.py $(PARTS)
@@ -71,24 +74,31 @@ soak: setup ## 2,000 random workloads of every source without a JVM, 100 through
 mutants: setup ## put wrong rules into a copy, one at a time; the tests must catch each (half an hour; ONLY=TEXT: some)
 	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")
 
-services: setup ## fetch what tests start: Kafka, Kafka Connect, Debezium (80 MB), PostgreSQL, Chromium; done by test itself
+services: setup ## fetch what tests start: Kafka, Kafka Connect, Debezium (80 MB), HDFS, S3, PostgreSQL, Chromium; done by test itself
 	@scripts/fetch_kafka.sh "$(BIN)/python"
+	@scripts/fetch_moto.sh "$(BIN)/python" >/dev/null
+	@scripts/fetch_jars.sh "$(BIN)/python" .state/hdfs hdfs
 	@scripts/fetch_postgres.sh >/dev/null || echo "      tests with PostgreSQL are skipped, with the reason; in CI they fail"
 	@scripts/fetch_chromium.sh >/dev/null || echo "      tests in a browser are skipped, with the reason; in CI they fail"
 
 setup: ## make .venv, jars and .state; done by the others themselves
 	@scripts/setup.sh
 
+executors: setup ## pack the Python packages that Spark's executors on other machines need into .state/executors.tar.gz
+	@python scripts/pack_executors.py
+
 docs: setup ## build the documentation as a site in .state/site; a broken link, or anything from another host, ends it
 	@python scripts/config_reference.py
 	@NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 	@echo "== documentation: .state/site/index.html"
 
-pins: setup ## compile requirements.txt and requirements-dev.txt anew
+pins: setup ## compile requirements.txt, requirements-dev.txt and those of scripts/moto anew
 	@for name in requirements requirements-dev; do \
 	  uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
 	    --no-header --no-annotate --no-emit-index-url $$name.in --output-file $$name.txt || exit; \
 	done
+	@uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url \
+	  scripts/moto/requirements.in --output-file scripts/moto/requirements.txt
 
 format: setup ## let ruff put the code in order
 	@ruff check --fix .

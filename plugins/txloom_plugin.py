@@ -26,6 +26,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.stand_in import stand_in
 from txloom.errors import ConfigurationError
+from txloom.orchestration import connections
 from txloom.page import pages, rendering
 from txloom.page.declaration_cache import declarations
 from txloom.page.links import PREFIX, Links, with_query
@@ -64,6 +65,7 @@ def refusals(user: GetUserDep) -> dict[str, str]:
 def warehouse() -> str:
     """Return the URI of the warehouse; raises HTTPException 404 where it is not set."""
     if path := os.environ.get("TXLOOM_WAREHOUSE"):
+        connections.reach_lake()
         return path
     raise HTTPException(404, "TXLOOM_WAREHOUSE is not set where the API server runs: there are no tables to look at.")
 

@@ -17,7 +17,7 @@ trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
 PYSPARK_PYTHON="$python" TXLOOM_JARS="$root/jars" SPARK_LOCAL_IP=127.0.0.1 \
   "$(dirname "$python")/spark-submit" --master 'local[2]' --driver-memory 1g \
-  --driver-class-path "$root/jars/*" \
+  --driver-class-path "$root/jars/*:$root/jars/s3/*" \
   --driver-java-options "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit=$scratch/spark.jsa -Xlog:disable -Xlog:all=error" \
   "$root/scripts/exercise_spark.py" "$scratch/lake" >"$root/.state/log/archive.log" 2>&1
 mv "$scratch/spark.jsa" "$archive"

@@ -42,6 +42,7 @@ from txloom.config.models.pipeline import (
     Targets,
 )
 from txloom.config.models.source import ChangeSets, Debezium, Files, Kafka, Snapshots, Source
+from txloom.config.models.spark import Spark
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "configuration.md"
@@ -71,6 +72,9 @@ TYPE_NAMES = {
     "Day": "date",
     "Address": "e-mail address",
     "ConnectionId": "connection id",
+    "Groups": "multiple of 8",
+    "SchemaName": "name of a schema",
+    "Memory": "memory: a number with `m` or `g`",
     "Url": "URL",
     "Whole": "whole number",
     "Count": "whole number above 0",
@@ -100,6 +104,7 @@ EXAMPLES: dict[str, Any] = {
     "tables[].undeclared_columns": "evolve",
     "tables[].dropped_columns": "keep",
     "targets.aggregates[].zorder": ["order_id"],
+    "targets.catalog": "unity.lake",
     "targets.mirrors[].current": "readings_now",
     "targets.mirrors[].history": "readings_log",
     "expectations[].at_most": 10,
@@ -113,6 +118,10 @@ EXAMPLES: dict[str, Any] = {
     "alerts.notify[].url": "${TXLOOM_WEBHOOK}",
     "alerts.notify[].to": ["on-call@example.com"],
     "maintenance.change_events.keep": "400d",
+    "spark": {"connection": "spark_prod", "executors": 8},
+    "spark.connection": "spark_prod",
+    "spark.state_groups": 32,
+    "spark.settings": {"spark.executor.memoryOverhead": "1g"},
 }
 """Examples for keys of which neither a description nor a shipped declaration has a useful one."""
 
@@ -182,6 +191,7 @@ SECTIONS = (
     Section("maintenance.reports", Reports),
     Section("maintenance.optimize", Optimize),
     Section("maintenance.vacuum", Vacuum),
+    Section("spark", Spark),
 )
 
 HEAD = """# Configuration reference

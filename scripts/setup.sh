@@ -57,10 +57,13 @@ if ! done_as packages "$packages_key" || ! "$venv/bin/python" -c 'import txloom'
   echo "$packages_key" >"$stamps/packages"
 fi
 
-jars_key=$(cat scripts/ivy/jars.xml scripts/ivy/jars.sha256 | cksum)
-if ! done_as jars "$jars_key" || [ ! -d jars ]; then
-  step 2 "2 jars for Delta Lake into jars (10 MB)"
+jars_key=$(cat scripts/ivy/{jars,s3}.{xml,sha256} include/java/txloom/*.java | cksum)
+if ! done_as jars "$jars_key" || [ ! -d jars/s3 ]; then
+  step 2 "2 jars for Delta Lake and 36 for S3 into jars (23 MB)"
   scripts/fetch_jars.sh "$venv/bin/python" "$root/jars"
+  scripts/fetch_jars.sh "$venv/bin/python" "$root/jars/s3" s3
+  "$venv/bin/python" scripts/compile_java.py "$root/jars" >"$root/.state/log/java.log" 2>&1 ||
+    { echo "txloom: include/java could not be compiled; see .state/log/java.log" >&2 && exit 1; }
   echo "$jars_key" >"$stamps/jars"
 fi
 

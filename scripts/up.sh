@@ -59,7 +59,7 @@ elif [ ! -d "$TXLOOM_INBOX" ]; then
 fi
 echo "[airflow] database and pools"
 airflow db migrate >"$AIRFLOW_HOME/log/migrate.log" 2>&1 || { tail -5 "$AIRFLOW_HOME/log/migrate.log" >&2; exit 1; }
-python "$root/scripts/pools.py" >"$AIRFLOW_HOME/pools.json"
+python "$root/include/bin/pools.py" >"$AIRFLOW_HOME/pools.json"
 airflow pools import "$AIRFLOW_HOME/pools.json" >"$AIRFLOW_HOME/log/pools.log" 2>&1 || { tail -5 "$AIRFLOW_HOME/log/pools.log" >&2; exit 1; }
 echo "[airflow] waiting for http://localhost:$port"
 # A task asks the API server for leave to begin: one that the scheduler sends out before it answers fails.

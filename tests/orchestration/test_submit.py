@@ -48,9 +48,30 @@ def test_such_a_job_knows_its_master(given: str, known: str, tmp_path: Path) -> 
     assert done.stdout == f"master {known}\n"
 
 
-@pytest.mark.parametrize(("job", "master"), [("buffer_transactions", "local[*]"), ("publish", "spark://far:7077")])
-def test_everything_else_is_submitted_to_spark(job: str, master: str, tmp_path: Path) -> None:
-    done = submitted(job, master, tmp_path)
+def test_a_job_that_needs_no_spark_starts_none_on_a_cluster_either(tmp_path: Path) -> None:
+    done = submitted("publish", "spark://far:7077", tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[-1][:15]) == (0, "txloom publish:"), done.stderr
+
+
+def test_the_jvm_of_a_job_on_a_cluster_gets_what_spark_submit_was_given(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} "$@"\necho "$PYSPARK_SUBMIT_ARGS"\n')
+    python.chmod(0o755)
+    given = ["--master", "spark://far:7077", "--conf", "spark.a=b c", str(PROJECT / "jobs" / "buffer_transactions.py")]
+    environment = {"PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": str(python)}
+    done = subprocess.run(
+        [str(SUBMIT), *given], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "--master spark://far:7077 --conf 'spark.a=b c' pyspark-shell\n"
+
+
+@pytest.mark.parametrize("given", [["--master", "local[*]"], ["--master", "k8s://far", "--deploy-mode", "cluster"]])
+def test_everything_else_is_submitted_to_spark(given: list[str], tmp_path: Path) -> None:
+    job = str(PROJECT / "jobs" / "buffer_transactions.py")
+    environment = {"PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [str(SUBMIT), *given, job], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, "spark-submit" in done.stderr) == (NO_SUCH_FILE, True), done.stderr
 
 

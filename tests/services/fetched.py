@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
+
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPTS = PROJECT / "scripts"
 CANNOT = 3
@@ -22,6 +24,20 @@ def kafka() -> Path:
     folder = Path(os.environ.get("TXLOOM_KAFKA") or PROJECT / ".state" / "kafka")
     _fetch("fetch_kafka.sh", sys.executable, str(folder))
     return folder
+
+
+@functools.cache
+def moto() -> Path:
+    """Return a Python that has moto, a server of S3."""
+    return Path(_fetch("fetch_moto.sh", sys.executable))
+
+
+@functools.cache
+def minicluster() -> str:
+    """Return the class path of Hadoop's minicluster: .state/hdfs, with the Hadoop that pyspark ships."""
+    folder = PROJECT / ".state" / "hdfs"
+    _fetch("fetch_jars.sh", sys.executable, str(folder), "hdfs")
+    return f"{folder}/*:{Path(pyspark.__file__).parent / 'jars'}/*"
 
 
 @functools.cache

@@ -10,6 +10,9 @@ import pytest
 from services import fetched
 from services.absent import give_up_for
 from services.broker import Broker
+from services.cluster.hdfs import Hdfs
+from services.cluster.s3 import S3
+from services.cluster.standalone import Cluster
 from services.connect import Connect
 from services.postgres import Postgres
 from services.process import ServiceFailed
@@ -42,6 +45,27 @@ def wal2json(postgres: Postgres) -> str:
     except ServiceFailed as reason:
         give_up_for(f"this PostgreSQL has no wal2json: {reason}")
     return "wal2json"
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A server of S3 for all tests of this process: give buckets names of your own."""
+    with S3(tmp_path_factory.mktemp("s3")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """HDFS for all tests of this process: give folders names of your own."""
+    with Hdfs(tmp_path_factory.mktemp("hdfs")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A standalone cluster of Spark with two workers, for a module."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

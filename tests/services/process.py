@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -131,8 +131,13 @@ class Service:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
-    def _launch(self, command: Sequence[object], privileges: Sequence[str] = ()) -> None:
-        """Start the process; what it says goes to the log."""
+    def _launch(
+        self,
+        command: Sequence[object],
+        privileges: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the process; what it says goes to the log. environment: its variables; None: those of this process."""
         if self.pid:
             raise ServiceFailed(f"{self.name} runs already")
         with self.log.open("ab") as log:
@@ -142,6 +147,7 @@ class Service:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
+                env=environment,
                 start_new_session=True,
             )
         _started.add(self)

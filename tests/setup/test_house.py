@@ -18,12 +18,14 @@ MOST_FILES = 14
 LIBRARY, TESTS = PROJECT / "include" / "txloom", PROJECT / "tests"
 BESIDE = {
     "benchmarks": "measures, and is no test",
+    "cluster": "runs jobs on a cluster of Spark, over lakes in other stores",
     "cycles": "plays whole cycles, each through several steps",
     "dags": "mirrors the folder dags beside include",
     "data": "holds what real sources sent",
     "docs": "holds the documents to what they say",
     "oracle": "is the second opinion, and its tests",
     "plugins": "mirrors the folder plugins beside include",
+    "read": "reads what was published by other programs, and by txloom.read",
     "public": "plays cases that others published",
     "services": "starts the components that tests talk to",
     "setup": "tests set-up, scripts and the house itself",
@@ -201,6 +203,7 @@ SAME_NAME = {
     "problems": "mistakes of a declaration, and the view of what is wrong with a pipeline",
     "producer_checks": "of the landing, and of the buffer",
     "producer_runs": "the rule, and the step that reports it",
+    "spark": "where a declaration lets jobs run, and what a backfill does by it",
     "source": "what a declaration says of it, and one that is generated",
     "status": "what is shown, and how the terminal shows it",
     "values": "of a format, and of a generated source",

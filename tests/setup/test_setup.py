@@ -11,7 +11,7 @@ import pytest
 from setup.machine import PROJECT, Machine, whole_machine
 
 PACKAGES = "[set-up 1/3] Python VERSION: 1 pinned packages into .venv (1.2 GB: a minute with uv, three with pip)\n"
-JARS = "[set-up 2/3] 2 jars for Delta Lake into jars (10 MB)\n"
+JARS = "[set-up 2/3] 2 jars for Delta Lake and 36 for S3 into jars (23 MB)\n"
 
 
 @pytest.fixture
@@ -21,6 +21,7 @@ def machine(tmp_path: Path) -> Machine:
 
     made = whole_machine(tmp_path)
     shutil.copytree(jars(), tmp_path / "jars")
+    shutil.copytree(PROJECT / "include" / "java", tmp_path / "include" / "java")
     (tmp_path / "requirements.txt").write_text("one==1\n")
     (tmp_path / "requirements-dev.txt").write_text("")
     shutil.copy(PROJECT / "pyproject.toml", tmp_path)
@@ -80,9 +81,10 @@ def test_an_environment_that_was_thrown_away_is_made_again(machine: Machine) -> 
 
 def test_jars_that_are_there_are_not_fetched_again(machine: Machine) -> None:
     jars = machine.root / "jars"
-    before = {path: path.stat().st_mtime_ns for path in jars.iterdir()}
-    assert machine.run("fetch_jars.sh", "no-python-is-needed", str(jars)) == (0, "")
-    assert {path: path.stat().st_mtime_ns for path in jars.iterdir()} == before
+    before = {path: path.stat().st_mtime_ns for path in jars.rglob("*.jar")}
+    for arguments in ((str(jars),), (str(jars / "s3"), "s3")):
+        assert machine.run("fetch_jars.sh", "no-python-is-needed", *arguments) == (0, "")
+    assert {path: path.stat().st_mtime_ns for path in jars.rglob("*.jar")} == before
 
 
 def test_jars_that_cannot_be_fetched_are_said_in_one_line(machine: Machine) -> None:
@@ -93,7 +95,7 @@ def test_jars_that_cannot_be_fetched_are_said_in_one_line(machine: Machine) -> N
     assert code == 1
     assert text.splitlines()[-1] == (
         "txloom: the jars of scripts/ivy/jars.xml could not be fetched, or are not the expected ones. "
-        "See ROOT/.state/log/ivy.log"
+        "See ROOT/.state/log/ivy-jars.log"
     )
 
 

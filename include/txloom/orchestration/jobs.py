@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from txloom.config import jvm, names
 from txloom.config.models.pipeline import Pipeline
-from txloom.config.project import PROJECT, jars
+from txloom.config.project import PROJECT, class_path
 from txloom.errors import LeaseTaken, message_of
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
@@ -21,7 +21,6 @@ from txloom.orchestration.gauges import measured
 from txloom.orchestration.notices import notices
 from txloom.orchestration.pipelines import warehouse
 
-CONNECTION = "spark_default"
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 """For errors that go away, such as a source that is down or a lease that is taken; others fail at once (`failures`)."""
 IN_ORDER = (
@@ -137,19 +136,21 @@ def spark_job(
         operator: the class of the task.
         more: further arguments of the operator.
     """
+    spark = pipeline.spark
     return operator(
         pipeline=str(pipeline.name),
         task_id=task_id or step,
         name=names.application_name(pipeline.name, step),
         application=str(PROJECT / "jobs" / f"{step}.py"),
         application_args=["--pipeline", str(pipeline.name), "--run-id", "{{ run_id }}", *arguments],
-        conn_id=CONNECTION,
+        conn_id=spark.connection,
         spark_binary=str(PROJECT / "include" / "bin" / "spark-submit-bound"),
-        driver_class_path=f"{jars()}/*",
-        driver_memory=os.environ.get("TXLOOM_DRIVER_MEMORY", "2g"),
+        driver_class_path=class_path(),
+        driver_memory=spark.driver_memory or os.environ.get("TXLOOM_DRIVER_MEMORY", "2g"),
         conf={
             "spark.driver.extraJavaOptions": jvm.flags(step),
             "spark.ui.enabled": "false",
+            **spark.by_name,
         },
         owner=pipeline.owner,
         execution_timeout=pipeline.timeout,

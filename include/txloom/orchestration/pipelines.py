@@ -8,6 +8,7 @@ from airflow.sdk import Asset
 from txloom.config import discover
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError, TxloomError
+from txloom.orchestration import connections
 
 
 def declared() -> list[Pipeline]:
@@ -18,8 +19,12 @@ def declared() -> list[Pipeline]:
 
 
 def warehouse() -> str:
-    """Return the URI below which all tables are; raises TxloomError where TXLOOM_WAREHOUSE is not set."""
+    """Return the URI below which all tables are, and let this process reach it.
+
+    Called by running tasks only. Raises TxloomError where TXLOOM_WAREHOUSE is not set.
+    """
     if path := os.environ.get("TXLOOM_WAREHOUSE"):
+        connections.reach_lake()
         return path
     raise TxloomError("no warehouse: set TXLOOM_WAREHOUSE")
 

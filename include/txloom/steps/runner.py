@@ -14,6 +14,7 @@ from functools import cache, partial
 from typing import Any, Literal, TypeVar
 
 from txloom.config import find, names
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import TxloomError, WriteConflict, message_of
 from txloom.quality.dead_letters import Selection
 from txloom.steps.step import Step, no_session
@@ -21,7 +22,7 @@ from txloom.storage.delta.retry import first_line, is_conflict
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.job_results import JobResult, ResultFile
 from txloom.storage.runs.lease import held
-from txloom.storage.spark import progress_log
+from txloom.storage.spark import progress_log, tasks
 
 T = TypeVar("T")
 
@@ -101,7 +102,9 @@ def run(job: Job, arguments: Sequence[str] | None = None) -> int:
             raise TxloomError("no warehouse: pass --warehouse or set TXLOOM_WAREHOUSE")
         pipeline = find(given.pipeline)
         paths = TablePaths(given.warehouse, pipeline.name)
-        opened = no_session if job.session == "none" else cache(partial(_session, pipeline.name, job.step))
+        if pipeline.spark.cores:
+            os.environ.setdefault(tasks.CORES, str(pipeline.spark.cores))
+        opened = no_session if job.session == "none" else cache(partial(_session, pipeline, paths, job.step))
         choices = job.choices(given)
         with held(paths, run_id, job.step) if job.writes else nullcontext(), progress_log.reported(job.step):
             counts = job.function(Step(pipeline, paths, run_id, opened), **choices)
@@ -148,10 +151,12 @@ def log_to_output() -> None:
     logger.setLevel(logging.INFO)
 
 
-def _session(pipeline: str, step: str) -> Any:
+def _session(pipeline: Pipeline, paths: TablePaths, step: str) -> Any:
     from txloom.storage.spark.session import open_session
 
-    return open_session(names.application_name(pipeline, step), step)
+    return open_session(
+        names.application_name(pipeline.name, step), step, paths.table("").rstrip("/"), pipeline.spark.by_name
+    )
 
 
 def optional(kind: Callable[[str], T]) -> Callable[[str], T | None]:

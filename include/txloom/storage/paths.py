@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from txloom.config import names
+from txloom.storage.stores.file_systems import has_rename
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,6 @@ class TablePaths:
         return self.table(names.LANDED_FILES)
 
 
-def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path in it."""
-    return fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
-
-
 def run_folder(run_id: str) -> str:
     """Return the name of the folder of a run's files: the run's id, or a safe form of it with a hash.
 
@@ -54,8 +50,15 @@ def run_folder(run_id: str) -> str:
 
 
 def write_whole(filesystem: fs.FileSystem, file: str, text: str) -> None:
-    """Write a file under a hidden name, then move it over the former one, so that nobody reads half of it."""
+    """Write a file under a hidden name, then move it over the former one, so that nobody reads half of it.
+
+    In a store that shows a file only once it is written whole, it is written at once.
+    """
     folder, name = file.rsplit("/", 1)
+    if not has_rename(filesystem):
+        with filesystem.open_output_stream(file) as stream:
+            stream.write(text.encode())
+        return
     with filesystem.open_output_stream(f"{folder}/.{name}") as stream:
         stream.write(text.encode())
     filesystem.move(f"{folder}/.{name}", file)

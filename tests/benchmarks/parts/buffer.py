@@ -26,7 +26,7 @@ import pyspark
 from benchmarks.measuring import HERE, SCRATCH, Failed, Measured, fresh, made, program, run
 from benchmarks.report import Report
 from txloom.config import jvm
-from txloom.config.project import jars
+from txloom.config.project import class_path
 
 SIZES = [int(size) for size in os.environ.get("TXLOOM_BENCH_TRANSACTIONS", "100000,500000").split(",")]
 """Numbers of transactions; TXLOOM_BENCH_TRANSACTIONS names others, such as 2000000, which take half an hour."""
@@ -96,7 +96,7 @@ def _reference(report: Report, case: str, variant: str, jar: Path, data: Path) -
     files, flags = VARIANTS[variant]
     out, checkpoint = fresh("buffer/reference/out"), fresh("buffer/reference/checkpoint")
     command: list[Any] = [Path(sys.executable).with_name("spark-submit"), "--master", MASTER]
-    command += ["--driver-memory", MEMORY, "--driver-class-path", f"{jars()}/*"]
+    command += ["--driver-memory", MEMORY, "--driver-class-path", class_path()]
     command += ["--driver-java-options", flags, "--class", "ref.Main", jar]
     command += ["--data", data / "data", "--out", out, "--ckpt", checkpoint, "--parts", 4, "--files", files]
     measured = run(command)

@@ -27,7 +27,7 @@ from oracle.declarations import TABLES
 from services.airflow.instance import Airflow
 from services.process import wait_until
 from txloom.config import jvm, names
-from txloom.config.project import jars
+from txloom.config.project import class_path
 from txloom.storage.delta import arrow_tables
 
 TRANSACTIONS = int(os.environ.get("TXLOOM_BENCH_CYCLE", "1000"))
@@ -206,7 +206,7 @@ def _submitted(step: str) -> Measured:
     """Open a session as Airflow's task submits a job."""
     submit = [PROJECT / "include" / "bin" / "spark-submit-bound", "--master", "local[*]"]
     submit += ["--conf", f"spark.driver.extraJavaOptions={jvm.flags(step)}", "--conf", "spark.ui.enabled=false"]
-    submit += ["--driver-class-path", f"{jars()}/*", "--driver-memory", "2g"]
+    submit += ["--driver-class-path", class_path(), "--driver-memory", "2g"]
     return run([*submit, HERE / "programs" / "opened_session.py", step], {"PYSPARK_PYTHON": sys.executable})
 
 

@@ -40,17 +40,35 @@ class _Process(Service):
 
 
 class Airflow:
-    """A running Airflow; `environment` is what its tasks see beside the machine's own."""
+    """A running Airflow.
+
+    Args:
+        folder: for all that it writes.
+        pipelines: the folder of the declarations.
+        warehouse: the path or URI of the lake.
+        environment: what its processes see beside the machine's own.
+        schedulers: how many of them share the work.
+    """
 
     def __init__(
-        self, folder: Path, pipelines: Path, warehouse: Path, environment: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        pipelines: Path,
+        warehouse: Path | str,
+        environment: Mapping[str, str] | None = None,
+        *,
+        schedulers: int = 1,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.warehouse, self.port = folder, warehouse, free_port()
         self.url = f"http://localhost:{self.port}"
         (folder / "passwords.json").write_text('{"admin": "secret"}')
         self.environment = {**self._settings(pipelines), **(environment or {})}
-        self._processes = {name: _Process(folder / "processes", name, self.environment) for name in PROCESSES}
+        self._processes = {
+            f"{name}-{number}": _Process(folder / f"processes-{number}", name, self.environment)
+            for name in PROCESSES
+            for number in range(schedulers if name == "scheduler" else 1)
+        }
         self._token = ""
 
     def _settings(self, pipelines: Path) -> dict[str, str]:
@@ -82,7 +100,7 @@ class Airflow:
         """Start everything, with the pools that the declarations need."""
         self.command("db", "migrate")
         pools = run(
-            [sys.executable, PROJECT / "scripts" / "pools.py"],
+            [sys.executable, PROJECT / "include" / "bin" / "pools.py"],
             env={**os.environ, **self.environment},
             capture_output=True,
             text=True,

@@ -12,7 +12,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 AIRFLOW = Path(sys.executable).with_name("airflow")
 
 
-def settings(folder: Path, port: int, pipelines: Path, warehouse: Path) -> dict[str, str]:
+def settings(folder: Path, port: int, pipelines: Path, warehouse: Path | str) -> dict[str, str]:
     """Return the environment of an Airflow in a folder, that runs the project's DAGs for the declarations of another.
 
     It serves on a port; the passwords of its people are in passwords.json of its folder.

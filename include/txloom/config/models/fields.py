@@ -17,11 +17,13 @@ COLUMN = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
 PATTERN_OF_NAMES = r"[A-Za-z*?][A-Za-z0-9_*?]{0,99}"
 LOWER = r"[a-z][a-z0-9_]{0,63}"
 SOURCE_TABLE = r"[\w$#]+(\.[\w$#]+){1,2}"
+SCHEMA_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,99}(\.[A-Za-z_][A-Za-z0-9_]{0,99}){0,2}"
 NAME_OR_RANGE = r"[A-Za-z][A-Za-z0-9_]*(\{[0-9]+\.\.[0-9]+\}[A-Za-z0-9_]*)?"
 SOURCE_OF_NAMES = r"([\w$#]|\{name\})+(\.([\w$#]|\{name\})+){1,2}"
 TOPIC = r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}"
 ADDRESS = r"[^@\s<>,;]+@[^@\s<>,;]+"
 CONNECTION = r"[A-Za-z_][A-Za-z0-9_-]*"
+MEMORY = r"[1-9][0-9]{0,5}[kmgt]"
 URL = r"https?://[!-~]+|\$\{conn:[!-~]+"
 """A reference to a connection also matches, because it is not resolved where the secrets are not available."""
 PRINTABLE = r"[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*"
@@ -75,6 +77,13 @@ def _count(value: Any) -> int:
     return int(text)
 
 
+def _groups(value: Any) -> int:
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not re.fullmatch(r"[0-9]{1,4}", text) or int(text) == 0 or int(text) % 8:
+        raise Unfit("a multiple of 8, up to 9992")
+    return int(text)
+
+
 def _whole(value: Any) -> int:
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if not re.fullmatch(r"[0-9]{1,15}", text):
@@ -104,6 +113,7 @@ _DURATION = (
 )
 _NAMES = {"anyOf": [_schema(NAME_OR_RANGE), {"type": "array", "items": _schema(NAME_OR_RANGE), "minItems": 1}]}
 _COUNT = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"\$\{"}]}
+_GROUPS = {"anyOf": [{"type": "integer", "minimum": 8, "multipleOf": 8}, {"type": "string", "pattern": r"\$\{"}]}
 _WHOLE = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$\{"}]}
 
 Text = Annotated[str, *_text(PRINTABLE, "text")]
@@ -118,6 +128,7 @@ SourceTable = Annotated[str, *_text(SOURCE_TABLE, "a source table as its schema 
 EntryName = Annotated[TableName, WithJsonSchema(_NAMES)]
 EntrySource = Annotated[SourceTable, WithJsonSchema(_schema(SOURCE_OF_NAMES))]
 SourceColumn = Annotated[str, *_text(PRINTABLE, "the name of a source column")]
+SchemaName = Annotated[str, *_text(SCHEMA_NAME, "the name of a schema, with its catalog or without")]
 Topic = Annotated[str, *_text(TOPIC, "a topic: letters, digits, '.', '_' and '-'")]
 Folder = Annotated[str, *_text(PRINTABLE, "a folder")]
 Schedule = Annotated[
@@ -130,9 +141,11 @@ Cron = Annotated[str, BeforeValidator(parse_cron), WithJsonSchema({"type": "stri
 Day = Annotated[date, BeforeValidator(_date), WithJsonSchema({"type": "string", "format": "date"})]
 Address = Annotated[str, *_text(ADDRESS, "an e-mail address")]
 ConnectionId = Annotated[str, *_text(CONNECTION, "the id of an Airflow connection")]
+Memory = Annotated[str, *_text(MEMORY, "an amount of memory, such as 512m or 4g")]
 Url = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": r"^https?://|\$\{"})]
 Whole = Annotated[int, BeforeValidator(_whole), WithJsonSchema(_WHOLE)]
 Count = Annotated[int, BeforeValidator(_count), WithJsonSchema(_COUNT)]
+Groups = Annotated[int, BeforeValidator(_groups), WithJsonSchema(_GROUPS)]
 Wait = Annotated[timedelta, *_DURATION, _within(timedelta(0), timedelta(days=1))]
 Duration = Annotated[timedelta, *_DURATION, _within(timedelta(seconds=1), LONGEST)]
 Retention = Annotated[timedelta, *_DURATION, _within(timedelta(hours=1), LONGEST)]

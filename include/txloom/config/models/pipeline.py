@@ -27,6 +27,7 @@ from txloom.config.models.fields import (
     LowerName,
     Remark,
     Schedule,
+    SchemaName,
     SourceColumn,
     TableName,
     TablePattern,
@@ -35,6 +36,7 @@ from txloom.config.models.fields import (
 from txloom.config.models.maintenance import Maintenance
 from txloom.config.models.partitions import Partition
 from txloom.config.models.source import Source
+from txloom.config.models.spark import Spark
 from txloom.config.problems import Unfit
 
 
@@ -241,6 +243,13 @@ class Targets(Model):
         BeforeValidator(_mirrors, json_schema_input_type=list[TablePattern | Mirror]),
         Field(description="Flat tables: a table's name, a pattern of names such as '*', or a mapping"),
     ] = ()
+    catalog: Annotated[
+        SchemaName | None,
+        Field(
+            description="The schema of a catalog in which maintenance registers current and history tables, such as "
+            "unity.lake"
+        ),
+    ] = None
 
 
 class Pipeline(Model):
@@ -275,6 +284,7 @@ class Pipeline(Model):
     ] = "on_failure"
     alerts: Annotated[Alerts | None, Field(description="What is an incident, and who is notified")] = None
     maintenance: Annotated[Maintenance, Field(description="How the tables are kept in shape")] = Maintenance()
+    spark: Annotated[Spark, Field(description="Where the jobs run, and with how much")] = Spark()
 
     _referenced: frozenset[str] = PrivateAttr(frozenset())
 

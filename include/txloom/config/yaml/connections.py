@@ -14,6 +14,7 @@ FIELDS = ("host", "port", "login", "password", "schema")
 EXTRA = "extra."
 _WHOLE = "__extra__"
 """The query parameter of a URI that holds an extra with other values than texts, as JSON."""
+_PROVIDED = dict[str, str]()
 
 
 def variable(connection: str) -> str:
@@ -31,19 +32,33 @@ def field(connection: str, name: str, environment: Mapping[str, str]) -> str:
     Raises:
         Unfit: The connection is not set, cannot be parsed, or has no such field.
     """
-    text = environment.get(variable(connection), "")
+    known = fields(connection, environment)
+    is_extra = name.startswith(EXTRA)
+    value = known["extra"].get(name.removeprefix(EXTRA)) if is_extra else known.get(name)
+    if value is None or value == "" or isinstance(value, dict | list):
+        raise Unfit(f"the connection {connection} to have {name}", "It is empty there.")
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def provide(connection: str, text: str) -> None:
+    """Let this process know a connection, as URI or JSON, that its environment does not have; nothing else sees it."""
+    _PROVIDED[connection] = text
+
+
+def fields(connection: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return all fields of a connection; `extra` is a mapping.
+
+    Raises:
+        Unfit: The connection is not set, or cannot be parsed.
+    """
+    text = _PROVIDED.get(connection) or environment.get(variable(connection), "")
     if not text:
         hint = f"Define it in Airflow; for a job by hand set {variable(connection)} to its URI or JSON."
         raise Unfit(f"the connection {connection}", hint)
     try:
-        fields = _fields(text)
+        return _fields(text)
     except ValueError:
         raise Unfit(f"{variable(connection)} to hold a connection as URI or JSON") from None
-    is_extra = name.startswith(EXTRA)
-    value = fields["extra"].get(name.removeprefix(EXTRA)) if is_extra else fields.get(name)
-    if value is None or value == "" or isinstance(value, dict | list):
-        raise Unfit(f"the connection {connection} to have {name}", "It is empty there.")
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _fields(text: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from txloom.errors import CheckpointDamaged
 from txloom.storage.buffer.batch_plan import plan_of, planned
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.read_session import opened
-from txloom.storage.paths import filesystem_of
+from txloom.storage.stores.file_systems import filesystem_of
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 """The setting, stored with each batch, with the number of the state's partitions."""

@@ -4,13 +4,18 @@ The stored column `generation` of the ledger holds the checkpoint epoch.
 """
 
 import logging
-from pathlib import Path
+import re
+
+from pyarrow import fs
 
 from txloom.config import names
 from txloom.errors import CheckpointDamaged
 from txloom.storage.buffer import checkpoint_files
+from txloom.storage.buffer.batch_plan import parts_of, plan_of
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
+from txloom.storage.stores.file_systems import filesystem_of
+from txloom.transactions.compact_events import BUCKETS
 
 LOG = logging.getLogger(__name__)
 
@@ -19,6 +24,8 @@ RELEASES_PER_EPOCH = 1_000_000_000
 """A release number is the checkpoint epoch times this plus the batch: it grows with each batch and each epoch."""
 
 
+EPOCH = re.compile(r"g\d+")
+"""The name of an epoch's folder."""
 FIRST = 1
 """The first checkpoint epoch."""
 
@@ -37,11 +44,23 @@ def current_epoch(warehouse: str, pipeline: str) -> int:
     ledger = names.table_path(warehouse, pipeline, names.LEDGER)
     rows = small_tables.query(ledger, f"select max(generation) as newest from t where step = '{STEP}'")
     known = (rows[0]["newest"] if rows else 0) or 0
-    here = [int(path.name[1:]) for path in Path(root(warehouse, pipeline)).glob("g*") if (path / "offsets").is_dir()]
-    newest = max(here, default=0)
+    newest = max(_epochs(root(warehouse, pipeline)), default=0)
     if newest and newest >= known:
         return newest
     return max(known, newest) + 1
+
+
+def _epochs(folder: str) -> list[int]:
+    """Return the epochs that have a checkpoint in a folder."""
+    filesystem, place = filesystem_of(folder)
+    listed = [each.path for each in filesystem.get_file_info(fs.FileSelector(place, allow_not_found=True))]
+    numbered = [path for path in listed if EPOCH.fullmatch(path.rpartition("/")[2])]
+    offsets = filesystem.get_file_info([f"{path}/offsets" for path in numbered])
+    return [
+        int(path.rpartition("/")[2][1:])
+        for path, each in zip(numbered, offsets, strict=True)
+        if each.type == fs.FileType.Directory
+    ]
 
 
 def checkpoint(warehouse: str, pipeline: str, epoch: int) -> str:
@@ -54,10 +73,15 @@ def root(warehouse: str, pipeline: str) -> str:
     return checkpoint(warehouse, pipeline, 0).removeprefix("file://").rsplit("/", 1)[0]
 
 
-def running(paths: TablePaths, change_events: str) -> int:
-    """Return the checkpoint epoch to run: the newest, or the next one where its checkpoint is lost or damaged.
+def running(paths: TablePaths, change_events: str, parts: int = 1) -> int:
+    """Return the checkpoint epoch to run: the newest, or the next one where its checkpoint is lost, damaged or other.
 
-    Damage is printed; nothing is written. change_events: the id of that table.
+    Why another one is begun is printed; nothing is written.
+
+    Args:
+        paths: the tables of the pipeline.
+        change_events: the id of that table.
+        parts: into how many parts the state splits each bucket of a landing.
     """
     epoch = current_epoch(paths.warehouse, paths.pipeline)
     written = small_tables.last_written(paths.table(names.LEDGER), names.write_id(paths.pipeline, STEP, epoch)) - 1
@@ -65,6 +89,13 @@ def running(paths: TablePaths, change_events: str) -> int:
         checkpoint_files.check(checkpoint(paths.warehouse, paths.pipeline, epoch), change_events, written)
     except CheckpointDamaged as damage:
         return replaced(paths, epoch, str(damage))
+    split = parts_of(plan_of(checkpoint(paths.warehouse, paths.pipeline, epoch)))
+    if split not in (None, parts):
+        LOG.warning(
+            f"pipeline {paths.pipeline}: its state has {split * BUCKETS} groups in checkpoint g{epoch}, and "
+            f"{parts * BUCKETS} are declared; g{epoch + 1} is rebuilt from change_events, no table changes"
+        )
+        return epoch + 1
     return epoch
 
 

@@ -34,6 +34,7 @@ from txloom.storage.checks.check_input import asking, listed
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import sql_name
 from txloom.storage.paths import TablePaths
+from txloom.storage.stores.delta_tables import create_table, table_at
 from txloom.storage.targets import schemas
 
 Versions = Mapping[str, int]
@@ -95,7 +96,7 @@ def orphans(pipeline: Pipeline, paths: TablePaths, expectation: OrphanExpectatio
     columns = ", ".join(f'c."{name}"' for name in [*shown, "_txloom_csn", "_txloom_xid"])
     lost = f'select {columns} from c left join p on {same} where {named} and p."{key[0]}" is null'
     tables = {"c": child, "p": parent}
-    ask = asking({alias: DeltaTable(paths.table(name), version=at[name]) for alias, name in tables.items()})
+    ask = asking({alias: table_at(paths.table(name), version=at[name]) for alias, name in tables.items()})
     order = ", ".join(f'c."{name}"' for name in child_key)
     failed = count(ask, lost)
     sample = ask(f"{lost} order by {order} limit {MOST}").to_pylist() if failed else []
@@ -108,7 +109,7 @@ def rows_of(pipeline: Pipeline, paths: TablePaths, expectation: GreatExpectation
     schema = schema_of(pipeline, expectation.table)
     if expectation.table not in at:
         return CheckInput(0, case=Case(expectation, schema.empty_table))
-    table = DeltaTable(paths.table(expectation.table), version=at[expectation.table])
+    table = table_at(paths.table(expectation.table), version=at[expectation.table])
     has = arrow_tables.schema_of(table).names
     of_columns = expectation.expectation.startswith(OF_COLUMNS)
     key = [name for name in _key(pipeline, expectation.table) if name in has]
@@ -154,7 +155,7 @@ def violations(pipeline: Pipeline, paths: TablePaths, expectation: InvariantExpe
     if len(at) < len(tables_read):
         plan(pipeline, expectation)
         return CheckInput(0)
-    tables = {name: DeltaTable(paths.table(name), version=at[name]) for name in tables_read}
+    tables = {name: table_at(paths.table(name), version=at[name]) for name in tables_read}
     ask = partial(_run_query, expectation, tables)
     failed = count(ask, query)
     checked = sum(count(asking({"t": each}), "select 1 as row from t") for each in tables.values())
@@ -180,8 +181,7 @@ def plan(pipeline: Pipeline, expectation: Expectation) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         tables = {
-            name: DeltaTable.create(f"{folder}/{name}", schema_of(pipeline, name), mode="ignore")
-            for name in tables_read
+            name: create_table(f"{folder}/{name}", schema_of(pipeline, name), mode="ignore") for name in tables_read
         }
         _run_query(expectation, tables, query)
 

@@ -4,8 +4,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from deltalake import DeltaTable
-
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import small_tables
@@ -14,6 +12,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.publishing.watermark import Watermark, merged, watermark_of
+from txloom.storage.stores.delta_tables import table_at
 from txloom.storage.targets.row_tables import row_tables
 
 
@@ -73,7 +72,7 @@ class Published:
 
     def _until(self, table: str) -> int | None:
         """Return the newest version of a table whose watermark is not above the cut's."""
-        for commit in DeltaTable(self.paths.table(table)).history():
+        for commit in table_at(self.paths.table(table)).history():
             metadata = json.loads(commit.get("userMetadata") or "{}")
             if metadata and Watermark(metadata.get("valid_through", 0), metadata.get("release", 0)) <= self.watermark:
                 return int(commit["version"])

@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from deltalake import DeltaTable
-
 from txloom.config import names
 from txloom.config.models.expectations import (
     DeadLetterExpectation,
@@ -28,6 +26,7 @@ from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions
+from txloom.storage.stores.delta_tables import table_at
 
 Versions = Mapping[str, int]
 WHERE = 'topic, partition, "offset", file, line'
@@ -38,7 +37,7 @@ def waiting(paths: TablePaths, expectation: StuckExpectation, at: Versions) -> C
     if names.PENDING_TRANSACTIONS not in at:
         return CheckInput(0)
     path = paths.table(names.PENDING_TRANSACTIONS)
-    ask = asking({"t": DeltaTable(path, version=at[names.PENDING_TRANSACTIONS])})
+    ask = asking({"t": table_at(path, version=at[names.PENDING_TRANSACTIONS])})
     longest = AtMost("age_seconds", int(expectation.older_than.total_seconds()))
     columns = "xid, csn, age_seconds, cause, expected, received"
     order = "age_seconds desc, csn"
@@ -66,7 +65,7 @@ def ledger(paths: TablePaths, expectation: LedgerExpectation, at: Versions) -> C
     if names.LEDGER not in at:
         return CheckInput(0)
     path = paths.table(names.LEDGER)
-    ask = asking({"t": DeltaTable(path, version=at[names.LEDGER])})
+    ask = asking({"t": table_at(path, version=at[names.LEDGER])})
     newest = (
         "select run_id, at, balanced, detail, counts from t where step = 'balance'"
         f" order by {small_tables.latest(path)} limit 1"
@@ -101,7 +100,7 @@ def dates(paths: TablePaths, expectation: SnapshotAgeExpectation, at: Versions, 
     """Return the age of the newest date whose extracts were released."""
     if names.TRANSACTIONS not in at:
         return CheckInput(0)
-    table = DeltaTable(paths.table(names.TRANSACTIONS), version=at[names.TRANSACTIONS])
+    table = table_at(paths.table(names.TRANSACTIONS), version=at[names.TRANSACTIONS])
     dated = f"starts_with(xid, {text_literal(dated_transactions.XID)}) and status = 'released'"
     rows = small_tables.ask(table, f"select xid, csn from t where {dated} order by csn desc limit 1")
     if not rows:
@@ -123,7 +122,7 @@ def drift(paths: TablePaths, expectation: DriftExpectation, at: Versions) -> Che
     """Return the open findings; those fail that need a snapshot, or that have one of the declared codes."""
     if names.FINDINGS not in at:
         return CheckInput(0)
-    ask = asking({"t": DeltaTable(paths.table(names.FINDINGS), version=at[names.FINDINGS])})
+    ask = asking({"t": table_at(paths.table(names.FINDINGS), version=at[names.FINDINGS])})
     codes = expectation.codes
     condition = InSet("code", codes, outside=True) if codes else InSet("needs_snapshot", (False,))
     columns = 'code, "table", "column", since_csn, xid, evidence, at'

@@ -9,7 +9,8 @@ from txloom.config import names
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.delta.sql import instant_literal, text_literal
 from txloom.storage.delta.table_metadata import unchanged
-from txloom.storage.paths import TablePaths, filesystem_of, run_folder, write_whole
+from txloom.storage.paths import TablePaths, run_folder, write_whole
+from txloom.storage.stores.file_systems import filesystem_of
 from txloom.storage.system_tables import EXPECTATION_RESULTS
 
 INDEX = "index.html"

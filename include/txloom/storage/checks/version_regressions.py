@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from deltalake import DeltaTable
-
 from txloom.config.models.expectations import VersionExpectation
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.quality.checkpoint import count
@@ -16,6 +14,7 @@ from txloom.storage.checks.data_checks import history_of
 from txloom.storage.checks.judged_state import Releases
 from txloom.storage.delta.sql import sql_name, text_literal
 from txloom.storage.paths import TablePaths
+from txloom.storage.stores.delta_tables import table_at
 
 FLOATS = ("float", "double")
 
@@ -30,7 +29,7 @@ def regressions(
     name, table = history_of(pipeline, expectation.table), pipeline.table(expectation.table)
     if name not in at:
         return CheckInput(0)
-    history = {"t": DeltaTable(paths.table(name), version=at[name])}
+    history = {"t": table_at(paths.table(name), version=at[name])}
     ask = asking(history)
     changed = count(ask, _changed(table, releases))
     if not changed:

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from deltalake import DeltaTable
-
 from txloom.config import names
 from txloom.errors import ConfigurationError
 from txloom.quality.dead_letters import (
@@ -23,6 +21,7 @@ from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.sql import int_list, literal, sql_name, text_list
 from txloom.storage.paths import TablePaths
+from txloom.storage.stores.delta_tables import table_at
 
 COLUMNS = 50
 """Redriven transactions whose outcome is listed one by one."""
@@ -89,7 +88,7 @@ def outcome(paths: TablePaths, first: int, last: int) -> DeadLetterOutcome:
     """Return the outcome of the transactions and the poison that a redrive landed again; first, last: its landings."""
     among = f"landing between {int(first)} and {int(last)}"
     events = f"{among} and {_IN} and transaction_id is not null"
-    tables = {"e": DeltaTable(paths.change_events), "t": DeltaTable(paths.table(names.TRANSACTIONS))}
+    tables = {"e": table_at(paths.change_events), "t": table_at(paths.table(names.TRANSACTIONS))}
     csn = "max(case when kind = 'metadata' then csn end) as csn"
     redriven = f"select landing, transaction_id, {csn} from e where {events} group by landing, transaction_id"
     newest = f"order by t.release desc, {open_letters.LAST}"

@@ -20,7 +20,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from txloom.arrow_types import AnyScalar
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.committing import commit_once
-from txloom.storage.paths import filesystem_of
+from txloom.storage.stores.delta_tables import table_at
+from txloom.storage.stores.file_systems import filesystem_of
 
 SAMPLE = 2_000
 """Rows of a file by which it is decided whether a column gets a dictionary."""
@@ -55,7 +56,7 @@ def write_file(rows: pa.Table, table: str, path: str) -> DataFile:
     Returns:
         the file, with statistics of the columns that the table declares. A repeated call writes another file.
     """
-    return replace(write_file_of(rows, DeltaTable(path), path), table=table)
+    return replace(write_file_of(rows, table_at(path), path), table=table)
 
 
 def write_file_of(rows: pa.Table, delta: DeltaTable, path: str, partition: Mapping[str, Any] | None = None) -> DataFile:

@@ -12,6 +12,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
 from txloom.errors import LeaseTaken
+from txloom.storage.stores.delta_tables import table_at
 
 WRITES = 1 << 20
 """A fenced write's number is the epoch times this plus a count, so that it grows with each write and each epoch."""
@@ -65,7 +66,7 @@ class Fence:
             LeaseTaken: a later run stamped the table.
             TableNotFoundError: there is no table.
         """
-        table = DeltaTable(path)
+        table = table_at(path)
         self._refuse(table, path)
         return table
 

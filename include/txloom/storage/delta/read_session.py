@@ -20,7 +20,8 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 
-from txloom.storage.paths import filesystem_of
+from txloom.storage.stores.delta_tables import is_table, table_at
+from txloom.storage.stores.file_systems import filesystem_of
 
 if TYPE_CHECKING:
     from arro3.core import RecordBatchReader
@@ -82,7 +83,7 @@ def opened(path: str, version: int | None = None) -> DeltaTable:
     table = _in_session(path)
     if table is None:
         raise TableNotFoundError(f"no table at {path}")
-    return table.table if version in (None, table.version) else DeltaTable(path, version=version)
+    return table.table if version in (None, table.version) else table_at(path, version=version)
 
 
 def _in_session(path: str) -> Known | None:
@@ -99,7 +100,7 @@ def _in_session(path: str) -> Known | None:
 def exists(path: str) -> bool:
     """Return whether there is a Delta table at a path."""
     if _SESSION.get() is None:
-        return bool(DeltaTable.is_deltatable(path))
+        return is_table(path)
     try:
         opened(path)
     except TableNotFoundError:
@@ -152,7 +153,7 @@ def _newest(path: str) -> Known | None:
     if known is not None and known.name == _name(path, known.version):
         return known
     try:
-        table = DeltaTable(path)
+        table = table_at(path)
     except TableNotFoundError:
         return None
     version = int(table.version())

@@ -16,6 +16,7 @@ from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import has_exact_bounds
 from txloom.storage.delta.table_metadata import newest_metadata
+from txloom.storage.stores.delta_tables import is_table, table_at
 
 BOUNDED = "delta.dataSkippingStatsColumns"
 """The property that lists the columns of which files have bounds."""
@@ -51,7 +52,7 @@ def ensure(
             columns than the declared ones.
         LeaseTaken: another run holds the lease.
     """
-    if not DeltaTable.is_deltatable(path):
+    if not is_table(path):
         small_tables.ensure(path, schema, properties, partition_by=partition_by, metadata=metadata)
         return
     _refuse_other_partitions(path, schema, partition_by)
@@ -69,7 +70,7 @@ def lagging(path: str, schema: pa.Schema) -> list[str]:
 
     `ensure` widens them, or refuses to.
     """
-    if not DeltaTable.is_deltatable(path):
+    if not is_table(path):
         return []
     has = arrow_tables.plain_schema(small_tables.schema_of(path))
     return [field.name for field in schema if field.name in has.names and not _holds(has.field(field.name), field)]
@@ -141,7 +142,7 @@ def _rewrite(path: str, has: pa.Schema, declared: pa.Schema) -> None:
     table, properties = _carried(path)
     extra = [field for field in has if field.name not in declared.names]
     schema = pa.schema([*declared, *extra])
-    source = arrow_tables.batches({"t": DeltaTable(path, version=table.version())}, "select * from t")
+    source = arrow_tables.batches({"t": table_at(path, version=table.version())}, "select * from t")
     refused = list[ConfigurationError]()
 
     def batches() -> Iterable[pa.RecordBatch]:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.committing import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import sql_name
+from txloom.storage.stores.delta_tables import is_table
 
 LOCAL_TABLE_BYTES = 64 << 20
 """The most bytes of data files of a current table that this process merges into."""
@@ -36,7 +36,7 @@ def bytes_of(path: str) -> int:
 
 def _sizes(path: str) -> dict[str, int]:
     """Return the bytes of each data file of a table, by its path in the log; {} where there is no table."""
-    if not DeltaTable.is_deltatable(path):
+    if not is_table(path):
         return {}
     actions = pa.table(opened(path).get_add_actions()).select(["path", "size_bytes"])
     return dict(zip(*(column.to_pylist() for column in actions.columns), strict=True))

@@ -15,6 +15,7 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.committing import commit_once, commit_properties, written
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import answer, opened
+from txloom.storage.stores.delta_tables import create_table, is_table, write_first
 from txloom.storage.system_tables import ENTERED
 
 DELETION_VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -88,8 +89,7 @@ def overwrite(
     try:
         table = FENCE.opened(path)
     except TableNotFoundError:
-        # Mode `error`: where another writer creates the table meanwhile, its rows are not replaced.
-        write_deltalake(path, rows, mode="error", commit_properties=commit_properties(metadata=metadata))
+        write_first(path, rows, commit_properties=commit_properties(metadata=metadata))
         return
     properties = commit_properties(metadata=metadata)
     write_deltalake(table, rows, mode="overwrite", schema_mode=schema_mode, commit_properties=properties)
@@ -120,14 +120,15 @@ def ensure(
         partition_by: its partition columns.
         metadata: the userMetadata of its first version.
     """
-    if DeltaTable.is_deltatable(path):
+    if is_table(path):
         return
-    DeltaTable.create(
+    create_table(
         path,
         schema,
         mode="ignore",
         partition_by=list(partition_by) or None,
         configuration=dict(properties or {}),
+        raise_if_key_not_exists=False,  # properties of txloom's own
         commit_properties=commit_properties(metadata=metadata, fenced=False),
     )
 

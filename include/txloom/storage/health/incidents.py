@@ -23,6 +23,7 @@ from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.retry import repeated
 from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.paths import TablePaths
+from txloom.storage.stores.delta_tables import table_at
 from txloom.storage.system_tables import INCIDENTS
 
 TRIES = 20
@@ -55,7 +56,7 @@ def change(paths: TablePaths, decide: Change, *, checked_at: datetime | None = N
     small_tables.ensure(path, INCIDENTS)
 
     def attempt() -> list[IncidentLifecycle]:
-        table = DeltaTable(path)
+        table = table_at(path)
         known = _read(table)
         after = decide(list(known))
         if after == known and checked_at is None:

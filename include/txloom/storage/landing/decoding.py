@@ -1,5 +1,6 @@
 """Decode the messages of a landing, in this process where they are few, else in tasks."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 CHUNK = 20_000
 """The most messages that a decoder gets in one call."""
-LOCAL_BYTES = 16 << 20
+LOCAL_BYTES = int(os.environ.get("TXLOOM_LANDING_BYTES", str(16 << 20)))
 """The most bytes of a landing that are decoded in this process, without a JVM."""
 PART_BYTES = 128 << 20
 """Bytes of decoded events from which on a Spark task writes a file."""

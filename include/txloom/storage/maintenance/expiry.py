@@ -17,8 +17,9 @@ from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal, int_list, text_list
-from txloom.storage.paths import TablePaths, filesystem_of
+from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import CARRIED, summed
+from txloom.storage.stores.file_systems import filesystem_of
 from txloom.storage.system_tables import ENTERED, LEDGER
 
 SUMMED = ("land_events", checkpoints.STEP)

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkTable
-from deltalake import DeltaTable
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
@@ -16,7 +15,8 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.spark_tables import USER_METADATA
 from txloom.storage.delta.sql import sql_name
 from txloom.storage.delta.table_metadata import newest_metadata
-from txloom.storage.paths import filesystem_of
+from txloom.storage.stores.delta_tables import table_at
+from txloom.storage.stores.file_systems import filesystem_of
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Files:
 
 def measure(path: str, small: int) -> Files:
     """Return the files of a table's newest version; small ones have fewer bytes than `small`."""
-    actions = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    actions = pa.table(table_at(path).get_add_actions(flatten=True))
     sizes = cast("list[int]", actions.column("size_bytes").to_pylist())
     names = actions.column_names
     deleted: list[int | None] = next(
@@ -85,7 +85,7 @@ def removable(path: str, retain: timedelta) -> int:
     filesystem, folder = filesystem_of(path)
     infos = filesystem.get_file_info(fs.FileSelector(folder, recursive=True))
     oldest = datetime.now(UTC) - retain
-    needed = {uri.rsplit("/", 1)[-1] for uri in DeltaTable(path).file_uris()}
+    needed = {uri.rsplit("/", 1)[-1] for uri in table_at(path).file_uris()}
     return sum(
         file.is_file
         and "/_delta_log/" not in file.path
@@ -113,7 +113,7 @@ def figures(path: str, columns: Sequence[str]) -> tuple[int, list[tuple[str, dic
 
 def plain_columns(path: str) -> list[str]:
     """Return the columns whose type has an order: no lists, structs, maps, binary or booleans."""
-    schema = arrow_tables.schema_of(DeltaTable(path))
+    schema = arrow_tables.schema_of(table_at(path))
     nested = (
         pa.types.is_nested,
         pa.types.is_binary,
@@ -129,7 +129,7 @@ def recompute_skipping(spark: SparkSession, path: str) -> bool:
 
     ANALYZE TABLE does not run on Delta here, so this calls what `ANALYZE ... COMPUTE DELTA STATISTICS` would.
     """
-    actions = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    actions = pa.table(table_at(path).get_add_actions(flatten=True))
     lacking = "num_records" not in actions.column_names or None in actions.column("num_records").to_pylist()
     if not actions.num_rows or not lacking:
         return False

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from txloom.config import names
@@ -14,6 +13,7 @@ from txloom.storage.delta import small_tables
 from txloom.storage.delta.table_metadata import identity
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
+from txloom.storage.stores.delta_tables import table_at
 from txloom.storage.system_tables import READERS
 
 
@@ -145,7 +145,7 @@ def outlived(path: str, versions: Collection[int], retain: timedelta) -> set[int
     """
     if not versions:
         return set()
-    table, now = DeltaTable(path), datetime.now(UTC)
+    table, now = table_at(path), datetime.now(UTC)
     replaced = {
         commit["version"] - 1: datetime.fromtimestamp(commit["timestamp"] / 1000, UTC) for commit in table.history()
     }

@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs
 
 from txloom.arrow_types import AnyArray, AnyColumn
 from txloom.storage.delta import arrow_tables
-from txloom.storage.paths import filesystem_of
 from txloom.storage.rewriting.table_files import comparable, has_order
 from txloom.storage.spark import tasks
+from txloom.storage.stores.file_systems import clear, filesystem_of
 
 FOLDER = "_txloom_pieces"
 """The folder of pieces in that of a table: readers and VACUUM leave it alone."""
@@ -159,16 +158,9 @@ class PieceFiles:
 
 def number_for(size: int, *, by_tasks: bool) -> int:
     """Return into how many pieces so many bytes are cut; where tasks work on them, as many for each core."""
-    turns = max(tasks.local_cores(), 1) if by_tasks else 1
+    turns = tasks.cores() if by_tasks else 1
     least = -(-size // PIECE_BYTES)
     return -(-least // turns) * turns
-
-
-def clear(shared: str) -> None:
-    """Remove what a job that was killed has left in a shared folder; nobody else may be working there."""
-    filesystem, path = filesystem_of(shared)
-    if filesystem.get_file_info(path).type != fs.FileType.NotFound:
-        filesystem.delete_dir_contents(path)
 
 
 def read(file: str, schema: pa.Schema) -> pa.Table:

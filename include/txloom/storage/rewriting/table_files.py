@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from txloom.arrow_types import AnyArray
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.fencing import FENCE
-from txloom.storage.paths import filesystem_of
+from txloom.storage.stores.file_systems import filesystem_of
 
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_.=/-]+")
 

@@ -105,7 +105,7 @@ def _by_tasks(files: Sequence[TableFile]) -> bool:
 def shares(files: Sequence[TableFile]) -> list[Sequence[TableFile]]:
     """Return files in shares of about equal size, those that follow each other together."""
     shares, size = [list[TableFile]()], 0
-    most = sum(file.size for file in files) / (SHARES * max(tasks.local_cores(), 2))
+    most = sum(file.size for file in files) / (SHARES * max(tasks.cores(), 2))
     for file in files:
         if shares[-1] and size + file.size > most:
             shares.append([])

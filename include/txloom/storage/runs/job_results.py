@@ -11,7 +11,8 @@ from typing import Any
 from pyarrow import fs
 
 from txloom.config import names
-from txloom.storage.paths import TablePaths, filesystem_of, run_folder, write_whole
+from txloom.storage.paths import TablePaths, run_folder, write_whole
+from txloom.storage.stores.file_systems import filesystem_of
 
 
 @dataclass(frozen=True)

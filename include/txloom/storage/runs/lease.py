@@ -33,7 +33,9 @@ from txloom.storage.delta.committing import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE, WRITES
 from txloom.storage.delta.retry import repeated
 from txloom.storage.delta.table_metadata import STAMP, newest_metadata
-from txloom.storage.paths import TablePaths, filesystem_of
+from txloom.storage.paths import TablePaths
+from txloom.storage.stores.delta_tables import is_table, table_at
+from txloom.storage.stores.file_systems import filesystem_of
 from txloom.storage.system_tables import LEASES
 
 BEAT = float(os.environ.get("TXLOOM_LEASE_BEAT", "5"))
@@ -131,7 +133,7 @@ def _began(pid: int) -> str:
 def _acquire(paths: TablePaths, me: Lease) -> Lease:
     path = paths.table(names.LEASES)
     small_tables.ensure(path, LEASES, SHORT_LOG)
-    table = DeltaTable(path)
+    table = table_at(path)
     last = newest(paths)
     taken_over = last is not None and last.released_at is None
     if last is not None and taken_over and not _is_dead(last):
@@ -157,7 +159,7 @@ def _write(table: DeltaTable, lease: Lease) -> None:
 
 def _release(paths: TablePaths, lease: Lease) -> None:
     """Release the lease, unless another run took it over."""
-    table = DeltaTable(paths.table(names.LEASES))
+    table = table_at(paths.table(names.LEASES))
     last = newest(paths)
     if last is not None and last.epoch == lease.epoch:
         try:
@@ -236,7 +238,7 @@ def _stamp_all(paths: TablePaths, lease: Lease) -> None:
     """Stamp every table of the pipeline, so that unfinished commits of the former holder are refused."""
     generations = _folders(checkpoints.root(paths.warehouse, paths.pipeline))
     for path in (*_folders(paths.table("")), *map(plan_of, generations)):
-        if DeltaTable.is_deltatable(path):
+        if is_table(path):
             _stamp(path, lease.epoch * WRITES)
 
 
@@ -255,7 +257,7 @@ def _stamp(path: str, number: int) -> None:
     """
 
     def attempt() -> None:
-        table = DeltaTable(path)
+        table = table_at(path)
         about: dict[str, Any] = newest_metadata(path)
         properties = commit_properties(
             once=(names.LEASES, number), metadata=about or None, stamp={STAMP: str(number)}, fenced=False

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from hashlib import blake2b
-from pathlib import Path
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.project import PROJECT
@@ -19,6 +18,7 @@ from txloom.storage.snapshots import snapshot_files as snapshots_files
 from txloom.storage.snapshots.snapshot_files import SnapshotFile
 from txloom.storage.sources.file_lines import BLOCK
 from txloom.storage.sources.files import TEMPORARY_SUFFIXES
+from txloom.storage.stores.places import Place, below, lies_in, listed, place
 
 MARKER = "_SUCCESS"
 TEMPORARY_FOLDER = "_temporary"
@@ -44,13 +44,13 @@ class Day:
 
     def stamp(self) -> list[Stamp]:
         """Return path, size and time of change of all files: it differs once somebody writes into the extracts."""
-        return [(file.path, *_stamp(Path(file.path))) for file in self.files]
+        return [(file.path, *_stamp(place(file.path))) for file in self.files]
 
     def fingerprint(self) -> str:
         """Return a hash of all files by name and content."""
         digest = blake2b(digest_size=16)
         for file in self.files:
-            digest.update(f"{file.table}/{Path(file.path).name}\0".encode() + _content(Path(file.path)))
+            digest.update(f"{file.table}/{place(file.path).name}\0".encode() + _content(place(file.path)))
         return digest.hexdigest()
 
 
@@ -63,40 +63,40 @@ def day_of(pipeline: Pipeline, day: date) -> Day:
     """
     files = pipeline.source.files
     assert files is not None
-    root = PROJECT / files.path
+    root = below(PROJECT, files.path)
     folder = root / day.isoformat()
     if not folder.is_dir():
         raise SourceUnavailable(f"{folder}: there is no extract of this date")
     entries = list(_entries(folder))
-    _refuse_links(entries, root.resolve())
+    _refuse_links(entries, root)
     if not _is_marked(pipeline, folder):
         _refuse_unfinished(folder, entries, files.settle)
     tables = snapshots_files.tables_of(pipeline, str(folder))
     return Day(str(folder), tables, frozenset(name for name in tables if (folder / name / MARKER).is_file()))
 
 
-def _entries(folder: Path) -> Iterator[Path]:
+def _entries(folder: Place) -> Iterator[Place]:
     """Yield a folder and everything in it; linked folders are not entered."""
     yield folder
-    for entry in sorted(folder.iterdir()):
+    for entry in listed(folder):
         if entry.is_dir() and not entry.is_symlink():
             yield from _entries(entry)
         else:
             yield entry
 
 
-def _refuse_links(entries: Sequence[Path], root: Path) -> None:
+def _refuse_links(entries: Sequence[Place], root: Place) -> None:
     for entry in entries:
-        if not entry.resolve().is_relative_to(root):
+        if not lies_in(entry, root):
             raise ConfigurationError(f"{entry}: a link that leaves the source's folder")
 
 
-def _is_marked(pipeline: Pipeline, folder: Path) -> bool:
+def _is_marked(pipeline: Pipeline, folder: Place) -> bool:
     markers = [folder / table.name / MARKER for table in pipeline.tables]
     return (folder / MARKER).is_file() or all(marker.is_file() for marker in markers)
 
 
-def _refuse_unfinished(folder: Path, entries: Sequence[Path], settle: timedelta) -> None:
+def _refuse_unfinished(folder: Place, entries: Sequence[Place], settle: timedelta) -> None:
     for entry in entries:
         if entry.name.endswith(UNFINISHED) or entry.name == TEMPORARY_FOLDER:
             raise SourceUnavailable(f"{entry}: a temporary name; the extract is not whole until it is gone")
@@ -108,7 +108,7 @@ def _refuse_unfinished(folder: Path, entries: Sequence[Path], settle: timedelta)
         )
 
 
-def _stamp(entry: Path) -> tuple[int, int]:
+def _stamp(entry: Place) -> tuple[int, int]:
     """Return size and time of change in ns; both 0 for a file that has been removed."""
     try:
         status = entry.lstat()
@@ -117,7 +117,7 @@ def _stamp(entry: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Place) -> bytes:
     digest = blake2b(digest_size=16)
     try:
         with path.open("rb") as stream:

@@ -4,7 +4,6 @@
 empty. In CSV an empty field is null, and a quoted empty one an empty text.
 """
 
-import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.events.diagnosis import diagnosed
 from txloom.events.images import typed_rows
 from txloom.storage.sources.row_files import BATCH, as_json, csv_rows, parquet_rows, timestamps_of_96_bits
+from txloom.storage.stores.places import listed, parquet_file, place, unpacked
 
 B = TypeVar("B", bound=Sized)
 PART_ROWS = 250_000
@@ -53,16 +53,16 @@ def tables_of(pipeline: Pipeline, path: str) -> dict[str, list[SnapshotFile]]:
         SourceUnavailable: the folder does not exist.
         ConfigurationError: it holds no table, or something that is no watched table or no file of rows.
     """
-    folder = Path(path)
+    folder = place(path)
     if not folder.is_dir():
         raise SourceUnavailable(f"{path}: the snapshot's folder does not exist")
     declared = {table.name: table for table in pipeline.tables}
     files_by_table: dict[str, list[SnapshotFile]] = {}
-    for table_folder in sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_"))):
+    for table_folder in (entry for entry in listed(folder) if not entry.name.startswith((".", "_"))):
         if table_folder.name not in declared or not table_folder.is_dir():
             known = ", ".join(sorted(declared))
             raise ConfigurationError(f"{table_folder}: expected folders named like watched tables: {known}")
-        files = sorted(entry for entry in table_folder.iterdir() if not entry.name.startswith((".", "_")))
+        files = [entry for entry in listed(table_folder) if not entry.name.startswith((".", "_"))]
         for file in files:
             if Path(file.name.removesuffix(".gz")).suffix not in KINDS:
                 raise ConfigurationError(f"{file}: expected files that end in {', '.join(KINDS)}")
@@ -79,7 +79,7 @@ def parts_of(file: SnapshotFile, table: Table) -> list[SnapshotFile]:
     if file.kind != ".parquet":
         return [file]
     try:
-        with pq.ParquetFile(file.path) as parquet:
+        with parquet_file(file.path) as parquet:
             count, groups = parquet.metadata.num_rows, parquet.metadata.num_row_groups
             if count <= PART_ROWS or not _fits(parquet, table):
                 return [file]
@@ -115,7 +115,7 @@ def _numbered(file: SnapshotFile, batches: Iterable[B]) -> Iterator[tuple[int, B
 
 def _read(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
     if file.kind == ".parquet":
-        yield from parquet_rows(Path(file.path))
+        yield from parquet_rows(place(file.path))
     elif file.kind == ".csv":
         yield from _csv(file)
     else:
@@ -123,12 +123,12 @@ def _read(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
 
 
 def _typed(file: SnapshotFile, table: Table) -> Iterator[list[bytes] | pa.StringArray]:
-    with pq.ParquetFile(file.path) as parquet:
+    with parquet_file(file.path) as parquet:
         fits = _fits(parquet, table)
         if file.rows is not None and not (fits and _is_same(file, parquet)):
             raise SourceUnavailable(f"{file.path}: it was changed while it was read")
         if not fits:
-            yield from parquet_rows(Path(file.path))
+            yield from parquet_rows(place(file.path))
             return
         for batch in _batches(parquet, *(file.rows or (1, parquet.metadata.num_rows + 1))):
             written = typed_rows.images(table, batch)
@@ -138,7 +138,7 @@ def _typed(file: SnapshotFile, table: Table) -> Iterator[list[bytes] | pa.String
 def _is_same(part: SnapshotFile, parquet: pq.ParquetFile) -> bool:
     """Return whether a file is the one that was split into parts, as far as its size and its rows tell."""
     assert part.rows is not None
-    return Path(part.path).stat().st_size == part.size and parquet.metadata.num_rows >= part.rows[1] - 1
+    return place(part.path).stat().st_size == part.size and parquet.metadata.num_rows >= part.rows[1] - 1
 
 
 def _fits(parquet: pq.ParquetFile, table: Table) -> bool:
@@ -163,7 +163,7 @@ def _batches(parquet: pq.ParquetFile, first: int, end: int) -> Iterator[pa.Recor
 
 def _lines(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
     decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-    with gzip.open(file.path) if file.path.endswith(".gz") else Path(file.path).open("rb") as stream:
+    with unpacked(place(file.path)) as stream:
         held: list[bytes] = []
         for number, line in enumerate(stream, 1):
             text = line.strip()
@@ -184,6 +184,6 @@ def _lines(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
 
 def _csv(file: SnapshotFile) -> Iterator[list[bytes]]:
     try:
-        yield from csv_rows(Path(file.path))
+        yield from csv_rows(place(file.path))
     except pa.ArrowInvalid as error:
         raise ConfigurationError(f"{file.path}: not a CSV file with a header: {error}") from error

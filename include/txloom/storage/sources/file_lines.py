@@ -9,10 +9,10 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
-from pathlib import Path
 from typing import BinaryIO
 
 from txloom.events.malformed import KEPT, cut
+from txloom.storage.stores.places import Place
 
 BLOCK = 4 << 20
 """Bytes read at once: large enough for the decoder's batches, small enough for any executor."""
@@ -35,7 +35,7 @@ class _Bounded(io.RawIOBase):
 
 
 @contextmanager
-def content(path: Path, size: int, start: int = 0) -> Iterator[BinaryIO]:
+def content(path: Place, size: int, start: int = 0) -> Iterator[BinaryIO]:
     """Open the content of a file's first `size` bytes, from a position in the content on.
 
     Raises OSError or EOFError where the file is shorter, or a compressed stream is damaged.
@@ -57,7 +57,7 @@ def _skip(stream: gzip.GzipFile, size: int) -> None:
         size -= len(block)
 
 
-def digest(path: Path, size: int, start: int, end: int | None = None) -> tuple[str, int]:
+def digest(path: Place, size: int, start: int, end: int | None = None) -> tuple[str, int]:
     """Return the hash of a part of a file's content, and its number of bytes; end: None for the end of the content."""
     hashed, left = blake2b(digest_size=16), -1 if end is None else end - start
     count = 0
@@ -69,7 +69,7 @@ def digest(path: Path, size: int, start: int, end: int | None = None) -> tuple[s
     return hashed.hexdigest(), count
 
 
-def first_line(path: Path, size: int) -> str | None:
+def first_line(path: Place, size: int) -> str | None:
     """Return the hash of a file's first line that is not blank, of at most its first KEPT bytes; None without one."""
     with content(path, size) as stream:
         while line := stream.readline(KEPT):
@@ -81,7 +81,7 @@ def first_line(path: Path, size: int) -> str | None:
 class Lines:
     """Reads the lines of a part of a file block by block, and counts how far it came."""
 
-    def __init__(self, path: Path, size: int, start: int, limit: int) -> None:
+    def __init__(self, path: Place, size: int, start: int, limit: int) -> None:
         """Read from a position in the content to the end of the file's first `size` bytes.
 
         limit: of a line with more bytes only the first ones are kept.

@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
-from pathlib import Path
 
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
@@ -22,6 +21,7 @@ from txloom.storage.sources.file_order import Key, bases, follows_on, stream_ord
 from txloom.storage.sources.file_positions import Name, Position
 from txloom.storage.sources.files import SourceFile, continues
 from txloom.storage.sources.splits import Task
+from txloom.storage.stores.places import Place, place
 
 MOST = 10
 """Files with the same first line with which a new file is compared."""
@@ -100,14 +100,14 @@ class KnownFiles:
             position.problem is not None
             and position.lost is None
             and position.is_access
-            and _opens(Path(root, file.file))
+            and _opens(place(root, file.file))
         )
 
     def head(self, root: str, file: SourceFile) -> str | None:
         """Return the hash of a file's first line, which is read once; None without one, and if it cannot be read."""
         if file.file not in self._heads:
             try:
-                self._heads[file.file] = first_line(Path(root, file.file), file.size)
+                self._heads[file.file] = first_line(place(root, file.file), file.size)
             except UNREADABLE:
                 self._heads[file.file] = None
         return self._heads[file.file]
@@ -142,7 +142,7 @@ class _Topic:
     def holds(self, file: SourceFile, position: Position) -> bool:
         """Return whether a file holds what was last read of a known one; False for a file that cannot be read."""
         try:
-            return continues(Path(self.root, file.file), file.size, position)
+            return continues(place(self.root, file.file), file.size, position)
         except UNREADABLE:
             return False
 
@@ -150,7 +150,7 @@ class _Topic:
         """Return whether a file has the content of another one that was read and still exists."""
         (other,) = [each for each in self.files if each.file == position.file]
         try:
-            digests = [digest(Path(self.root, each.file), each.size, 0) for each in (file, other)]
+            digests = [digest(place(self.root, each.file), each.size, 0) for each in (file, other)]
         except UNREADABLE:
             return False
         return digests[0] == digests[1]
@@ -209,7 +209,7 @@ def _names_by_topic(files: Iterable[str]) -> dict[str, set[str]]:
     return file_names
 
 
-def _opens(path: Path) -> bool:
+def _opens(path: Place) -> bool:
     try:
         path.open("rb").close()
     except OSError:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -30,6 +29,7 @@ from txloom.storage.sources.file_lines import Lines, digest, first_line
 from txloom.storage.sources.file_positions import Position
 from txloom.storage.sources.row_files import has_lines, rows_as_json
 from txloom.storage.sources.splits import Messages, Task
+from txloom.storage.stores.places import Place, below, lies_in, listed, place
 
 LOG = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Inbox:
         if pipeline.source.format == "snapshots":
             raise ConfigurationError(f"{pipeline.name}: extracts are landed by jobs/diff_snapshot.py --date YYYY-MM-DD")
         limit = pipeline.source.max_message_bytes
-        return cls(str(PROJECT / files.path), files.layout, pipeline.source.format, limit)
+        return cls(str(below(PROJECT, files.path)), files.layout, pipeline.source.format, limit)
 
     def messages(self, task: Task) -> Iterator[Messages]:
         """Yield the messages of a file in blocks, and at last how far it was read; raises FileUnreadable."""
@@ -81,7 +81,7 @@ class Inbox:
 
     def _rows(self, task: Task) -> Iterator[Messages]:
         """Yield the rows of a file without lines, as JSON objects: all, or none where the file was only touched."""
-        path, count = Path(self.root, task.file), 0
+        path, count = place(self.root, task.file), 0
         if path.stat().st_size != task.size:
             raise EOFError(f"it had {task.size} bytes when it was planned, and has {path.stat().st_size} now")
         for first, rows in () if task.start else rows_as_json(path):
@@ -96,7 +96,7 @@ class Inbox:
 
         A line whose beginning an earlier landing took, because nothing followed it for long, is read again.
         """
-        path, before = Path(self.root, task.file), task.position
+        path, before = place(self.root, task.file), task.position
         _refuse_unreadable(path, task)
         lines = Lines(path, task.size, task.start, self.limit)
         count, taken, again = before.lines, before.tail, before.read_again
@@ -135,7 +135,7 @@ class FileUnreadable(SourceUnavailable):
         super().__init__(f"{task.file}: planned for landing but cannot be read now: {problem}")
 
 
-def _refuse_unreadable(path: Path, task: Task) -> None:
+def _refuse_unreadable(path: Place, task: Task) -> None:
     """Raise an error for a damaged or changed file before any of its messages is taken: none of them may be landed."""
     if path.suffix == ".gz":
         digest(path, task.size, 0)
@@ -143,12 +143,12 @@ def _refuse_unreadable(path: Path, task: Task) -> None:
         raise EOFError("its content is not what it was when the landing was planned")
 
 
-def continues(path: Path, size: int, position: Position) -> bool:
+def continues(path: Place, size: int, position: Position) -> bool:
     """Return whether a file's content holds what was last read of it, at the same position."""
     return digest(path, size, position.start, position.end) == (position.digest, position.end - position.start)
 
 
-def _reached(path: Path, before: Position, lines: Lines, count: int, *, again: bool) -> Position:
+def _reached(path: Place, before: Position, lines: Lines, count: int, *, again: bool) -> Position:
     """Return how far a file was read; the hash of what was read last identifies it later."""
     if lines.until == lines.start and lines.tail is None:
         return before
@@ -170,10 +170,10 @@ def list_files(root: str) -> list[SourceFile]:
 
 
 def _files(root: str) -> Iterator[SourceFile]:
-    base = Path(root).resolve()
+    base = place(root)
     for topic in _folders(root):
-        for entry in sorted(topic.iterdir()):
-            if _is_public(entry.name) and entry.is_file() and entry.resolve().is_relative_to(base):
+        for entry in listed(topic):
+            if _is_public(entry.name) and entry.is_file() and lies_in(entry, base):
                 with suppress(FileNotFoundError):
                     status = entry.stat()
                     yield SourceFile(topic.name, f"{topic.name}/{entry.name}", status.st_size, status.st_mtime_ns)
@@ -184,11 +184,11 @@ def topics(root: str) -> list[str]:
     return [folder.name for folder in _folders(root)]
 
 
-def _folders(root: str) -> list[Path]:
-    folder = Path(root)
+def _folders(root: str) -> list[Place]:
+    folder = place(root)
     if not folder.is_dir():
         raise SourceUnavailable(f"{root}: the source's folder does not exist; create it or correct source.files.path")
-    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and _is_public(entry.name))
+    return [entry for entry in listed(folder) if entry.is_dir() and _is_public(entry.name)]
 
 
 def _is_public(name: str) -> bool:
@@ -204,20 +204,20 @@ def is_whole(root: str, file: SourceFile, now_ns: int, settle: timedelta) -> boo
     """Return whether a producer has finished a file; False for one that cannot be read."""
     if is_unchanged(file, now_ns, settle):
         return True
-    path = Path(root, file.file)
+    path = place(root, file.file)
     try:
         return _ends_properly(path, file.size) if path.suffix == ".gz" else _ends_in_newline(path, file.size)
     except (EOFError, OSError, zlib.error):
         return False
 
 
-def _ends_in_newline(path: Path, size: int) -> bool:
+def _ends_in_newline(path: Place, size: int) -> bool:
     with path.open("rb") as stream:
         stream.seek(max(0, size - 1))
         return stream.read(1) == b"\n"
 
 
-def _ends_properly(path: Path, size: int) -> bool:
+def _ends_properly(path: Place, size: int) -> bool:
     digest(path, size, 0)
     return True
 

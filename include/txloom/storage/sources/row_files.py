@@ -1,6 +1,5 @@
 """Files of rows (CSV, JSON lines, Parquet), read as JSON objects: change sets, and snapshots that are loaded."""
 
-import gzip
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,8 @@ import pyarrow.parquet as pq
 
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.events.values.numbers import EXACT_DOUBLE
+from txloom.storage.stores.file_systems import filesystem_of
+from txloom.storage.stores.places import Place, parquet_file, place, unpacked
 
 BATCH = 20_000
 """Rows of a batch."""
@@ -24,7 +25,7 @@ BLOCK = 16 << 20
 """Bytes of CSV that are parsed in one block; no row may be longer."""
 
 
-def rows_as_json(path: str | Path) -> Iterator[tuple[int, list[bytes]]]:
+def rows_as_json(path: str | Place) -> Iterator[tuple[int, list[bytes]]]:
     """Yield (number of the first row, rows as JSON objects) of a change set, in batches; rows count from 1.
 
     Lines of .jsonl and .json, one row a line, are passed on unchanged, for the decoder to judge. Values of .csv are
@@ -35,7 +36,7 @@ def rows_as_json(path: str | Path) -> Iterator[tuple[int, list[bytes]]]:
         ConfigurationError: the file is not what its name says.
         SourceUnavailable: it cannot be read, or not yet to its end.
     """
-    file, number = Path(path), 1
+    file, number = place(str(path)), 1
     reading = _READERS.get(Path(file.name.removesuffix(".gz")).suffix)
     if reading is None:
         raise ConfigurationError(f"{file}: expected a change set that ends in {', '.join(_READERS)}")
@@ -49,8 +50,8 @@ def rows_as_json(path: str | Path) -> Iterator[tuple[int, list[bytes]]]:
         raise SourceUnavailable(f"{file}: cannot be read behind row {number - 1}: {error}") from error
 
 
-def _lines(file: Path) -> Iterator[list[bytes]]:
-    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+def _lines(file: Place) -> Iterator[list[bytes]]:
+    with unpacked(file) as stream:
         held: list[bytes] = []
         for line in stream:
             held.append(line.rstrip(b"\r\n"))
@@ -61,7 +62,7 @@ def _lines(file: Path) -> Iterator[list[bytes]]:
             yield held
 
 
-def csv_rows(file: Path) -> Iterator[list[bytes]]:
+def csv_rows(file: Place) -> Iterator[list[bytes]]:
     """Yield a CSV file's rows as JSON objects: values are text, an empty field without quotes is null."""
     with _csv_stream(file) as stream:
         names = _open_csv(stream).schema.names
@@ -76,9 +77,10 @@ def csv_rows(file: Path) -> Iterator[list[bytes]]:
             yield from _rows(file, batch)
 
 
-def _csv_stream(file: Path) -> pa.NativeFile:
+def _csv_stream(file: Place) -> pa.NativeFile:
     compression = "gzip" if file.suffix == ".gz" else None
-    return pa.input_stream(str(file), compression=compression)  # type: ignore[arg-type]  # None: not compressed
+    filesystem, inside = filesystem_of(str(file))
+    return filesystem.open_input_stream(inside, compression=compression)
 
 
 def _open_csv(stream: pa.NativeFile, convert: csv.ConvertOptions | None = None) -> csv.CSVStreamingReader:
@@ -86,9 +88,9 @@ def _open_csv(stream: pa.NativeFile, convert: csv.ConvertOptions | None = None) 
     return csv.open_csv(stream, read, parse, convert)  # type: ignore[arg-type]  # Arrow's own streams are taken too
 
 
-def parquet_rows(file: Path) -> Iterator[list[bytes]]:
+def parquet_rows(file: Place) -> Iterator[list[bytes]]:
     """Yield a Parquet file's rows as JSON objects: typed values become text of all their digits."""
-    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
+    with parquet_file(file, coerce_int96_timestamp_unit="us") as parquet:
         wide = timestamps_of_96_bits(parquet)
         nanoseconds = _nanoseconds(file, parquet.metadata, wide) if wide else repeat(None)
         for batch, exact in zip(parquet.iter_batches(BATCH), nanoseconds, strict=False):
@@ -98,8 +100,8 @@ def parquet_rows(file: Path) -> Iterator[list[bytes]]:
             yield from _rows(file, pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
 
 
-def _nanoseconds(file: Path, metadata: pq.FileMetaData, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(file, metadata=metadata) as again:
+def _nanoseconds(file: Place, metadata: pq.FileMetaData, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    with parquet_file(file, metadata=metadata) as again:
         yield from again.iter_batches(BATCH, columns=columns)
 
 
@@ -136,7 +138,7 @@ def has_lines(name: str) -> bool:
     return Path(name.removesuffix(".gz")).suffix in (".jsonl", ".json")
 
 
-def _rows(file: Path, batch: pa.RecordBatch) -> Iterator[list[bytes]]:
+def _rows(file: Place, batch: pa.RecordBatch) -> Iterator[list[bytes]]:
     names = batch.schema.names
     for name, count in Counter(names).items():
         if count > 1:

@@ -58,7 +58,8 @@ def duration(seconds: float) -> str:
 def _doing() -> str:
     """Describe the stages that Spark runs now, else the tasks of processes."""
     context = tasks.active_context()
-    stages = _stages(context) if context is not None else []
+    # A context is the active one before it has connected to its JVM.
+    stages = _stages(context) if context is not None and getattr(context, "_jsc", None) is not None else []
     if not stages:
         return tasks.doing() or "no task is running at this moment"
     more = f", and {len(stages) - SHOWN} stages more" if len(stages) > SHOWN else ""

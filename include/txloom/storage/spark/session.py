@@ -3,13 +3,16 @@
 import os
 import sys
 import threading
+from collections.abc import Mapping
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from txloom.config import jvm
-from txloom.config.project import jars
-from txloom.storage.spark import tasks
+from txloom.config.project import class_path
+from txloom.storage.spark import cluster, tasks
+from txloom.storage.stores import access
+from txloom.storage.stores.file_systems import clear
 
 SHUFFLE_PARTITIONS = 4
 """Partitions of a shuffle, as a small driver has cores. A state store keeps the number of its first run for good."""
@@ -40,12 +43,20 @@ SETTINGS = {
     # A daemon's workers serve one environment: with simplified tracebacks SQL's have another one than other tasks have,
     # and a second daemon imports everything again.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+    "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
+SCRATCH = "_spark"
+"""The folder in that of a pipeline for rows that Spark computes on a cluster and reads again."""
+ON_THIS_MACHINE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""Where the executors are in the driver's process, nobody else needs to reach it."""
 
-def open_session(application: str, step: str | None = None) -> SparkSession:
+
+def open_session(
+    application: str, step: str | None = None, lake: str = "", declared: Mapping[str, str] | None = None
+) -> SparkSession:
     """Return the Spark session of this process, which is started where there is none.
 
     The master comes from spark-submit or TXLOOM_SPARK_MASTER, else it is `local[*]`. Class path and JVM flags are set
@@ -54,15 +65,33 @@ def open_session(application: str, step: str | None = None) -> SparkSession:
     Args:
         application: the name that Spark shows.
         step: the step that runs, which decides on the JVM's flags (`txloom.config.jvm`); None: a long session.
+        lake: the pipeline's folder in the warehouse, whose store the session reaches.
+        declared: further settings, which go before those of txloom.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings, given = {**SETTINGS, **access.hadoop_settings(lake)}, dict(declared or {})
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _session(application, settings | given)
+    master = os.environ.get(tasks.MASTER, tasks.LOCAL)
+    settings |= launch_settings(step)
+    if tasks.cores_of(master):
+        settings |= ON_THIS_MACHINE
+    else:
+        os.environ["PYSPARK_PYTHON"] = cluster.executor_python()
+        settings |= cluster.executor_settings(class_path())
+        settings["spark.sql.shuffle.partitions"] = str(max(SHUFFLE_PARTITIONS, tasks.cores()))
+    with cluster.launching({"spark.master": master, **settings, **given}):
+        session = _session(application, {})
+    if lake and not tasks.cores_of(master):
+        clear(f"{lake}/{SCRATCH}")
+        session.sparkContext.setCheckpointDir(f"{lake}/{SCRATCH}")
+    return session
+
+
+def _session(application: str, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(application)
-    for name, value in SETTINGS.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.master(os.environ.get(tasks.MASTER, tasks.LOCAL))
-        for name, value in launch_settings(step).items():
-            builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(os.environ.get("TXLOOM_SPARK_LOG", "ERROR"))
     return session
@@ -71,11 +100,9 @@ def open_session(application: str, step: str | None = None) -> SparkSession:
 def launch_settings(step: str | None) -> dict[str, str]:
     """Return the settings that the JVM is started with: class path, memory and flags; step: as of `open_session`."""
     return {
-        "spark.driver.extraClassPath": f"{jars()}/*",
+        "spark.driver.extraClassPath": class_path(),
         "spark.driver.extraJavaOptions": jvm.flags(step),
         "spark.driver.memory": os.environ.get("TXLOOM_DRIVER_MEMORY", "2g"),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
     }
 
 

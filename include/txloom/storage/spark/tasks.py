@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 """The master where none is named: this machine, with all its cores."""
 MASTER = "TXLOOM_SPARK_MASTER"
+CORES = "TXLOOM_SPARK_CORES"
+"""The variable with the number of a cluster's cores, as the declaration's `spark` has it."""
+CORES_OF_A_CLUSTER = 8
+"""How many a cluster has where nothing is declared."""
 T = TypeVar("T")
 R = TypeVar("R")
 _pool = threading.Lock()
@@ -69,6 +73,11 @@ def prepare(work: Callable[..., object]) -> None:
 def local_cores() -> int:
     """Return how many cores of this machine Spark may use where it is the master; 0 where another machine is."""
     return 0 if "PYSPARK_GATEWAY_PORT" in os.environ else cores_of(os.environ.get(MASTER, LOCAL))
+
+
+def cores() -> int:
+    """Return how many cores work on tasks: of this machine where it is the master, else of the cluster (CORES)."""
+    return local_cores() or int(os.environ.get(CORES) or CORES_OF_A_CLUSTER)
 
 
 def cores_of(master: str) -> int:

@@ -1,7 +1,6 @@
 """Create the history tables of a pipeline, and detect lost ones."""
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
@@ -12,6 +11,7 @@ from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import watermark_of
+from txloom.storage.stores.delta_tables import is_table
 from txloom.storage.targets import schemas
 
 PROPERTIES = {**small_tables.DELETION_VECTORS, "delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
@@ -82,7 +82,7 @@ def _made(pipeline: Pipeline) -> list[tuple[str, str]]:
 
 
 def _is_there(paths: TablePaths, table: str) -> bool:
-    return bool(DeltaTable.is_deltatable(paths.table(table)))
+    return is_table(paths.table(table))
 
 
 def _is_merged(paths: TablePaths, current: str) -> bool:

@@ -15,6 +15,7 @@ from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import has_exact_bounds, spark_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
+from txloom.storage.stores.delta_tables import table_at
 from txloom.storage.targets import schemas
 from txloom.storage.targets.partitioning import Partitions
 
@@ -107,7 +108,7 @@ def _refuse_same_rows(row_table: RowTable, paths: TablePaths) -> None:
 
     That version identified rows by csn and position alone. The next merge makes all rows from history.
     """
-    table = DeltaTable(paths.table(row_table.current))
+    table = table_at(paths.table(row_table.current))
     if STATISTICS not in table.metadata().configuration or names.POSITION[1] in _indexed(table):
         return
     FENCE.refuse_stale(table.table_uri)

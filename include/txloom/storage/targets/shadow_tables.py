@@ -12,8 +12,9 @@ from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal, sql_name, text_literal
-from txloom.storage.paths import TablePaths, filesystem_of
+from txloom.storage.paths import TablePaths
 from txloom.storage.rewriting.rewrite import Rewrite
+from txloom.storage.stores.file_systems import filesystem_of
 from txloom.storage.system_tables import BACKFILLS
 
 KIND, WAS, DIGEST = (f"{names.SYSTEM_PREFIX}{name}" for name in ("kind", "was", "digest"))

@@ -1,0 +1,66 @@
+"""A worker that dies while its executor works on the buffer, or on a merge, costs a retry of tasks and nothing else."""
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cluster.sample import SampleLake
+from cluster.submitted import CYCLE, SMALL, Jobs, ended
+from oracle import capture
+from services.cluster.s3 import S3
+from services.cluster.standalone import Cluster, Worker
+
+pytestmark = [pytest.mark.machines, pytest.mark.random_order(disabled=True)]
+
+
+@pytest.fixture
+def lake(s3: S3, monkeypatch: pytest.MonkeyPatch) -> SampleLake:
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    return SampleLake(s3.bucket("lost"))
+
+
+@pytest.fixture
+def jobs(lake: SampleLake, s3: S3, cluster: Cluster, packages: Path) -> Jobs:
+    environment = {**s3.environment(), **SMALL, "TXLOOM_INBOX": lake.inbox, "TXLOOM_PROGRESS_SECONDS": "0.2"}
+    return Jobs(cluster.url, "orders", lake.warehouse, packages, environment)
+
+
+def working(lines: Iterator[str]) -> None:
+    """Read what a job says until tasks of it run."""
+    said = list[str]()
+    for line in lines:
+        said.append(line)
+        if "tasks are done" in line and " 0 run" not in line:
+            return
+    raise AssertionError(f"the job ended before any task ran: {said[-20:]}")
+
+
+def killed(worker: Worker) -> None:
+    """Let the machine of a worker go: its executors, then itself."""
+    for executor in worker.executors():
+        os.kill(executor, signal.SIGKILL)
+    worker.kill()
+
+
+def test_a_worker_dies_in_the_middle_of_a_buffer_and_another_of_a_merge(
+    lake: SampleLake, jobs: Jobs, cluster: Cluster
+) -> None:
+    for arrival in range(1, 7):
+        lake.deliver(capture.SAMPLE / "arrivals" / f"{arrival:02}")
+    jobs.run("land_events")
+    for step, worker in (("buffer_transactions", cluster.workers[1]), ("merge_current", cluster.workers[0])):
+        by_spark = {"TXLOOM_LOCAL_ROWS": "-1"} if step == "merge_current" else {}
+        job = replace(jobs, environment={**jobs.environment, **by_spark}).start(step)
+        assert job.stdout is not None
+        working(iter(job.stdout))
+        killed(worker)
+        ended(step, job)
+        worker.start()
+    for step in CYCLE[3:]:
+        jobs.run(step)
+    lake.assert_cuts(1)
