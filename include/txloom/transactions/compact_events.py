@@ -13,7 +13,7 @@ from txloom.transactions import events as ev
 from txloom.transactions.hashes import CHECK, hashed, identities, is_number
 
 BUCKETS = 8
-"""Groups of the stateful query; fixed for the life of a checkpoint, so a change needs a new checkpoint epoch."""
+"""The buckets by which a landing packs its events; the stateful query's groups are these, or parts of them."""
 NO_DIGEST = bytes(16)
 PACKED = 32_768
 """The most events packed into one value, which is then about a megabyte."""
@@ -42,6 +42,27 @@ def packed(events: pa.Table, *, reopen: bool = False, known: np.ndarray | None =
         of_transaction = numbers.take(order[bounds[bucket] : bounds[bucket + 1]])
         for start in range(0, len(of_transaction), PACKED):
             yield bucket, ev.to_bytes(of_transaction[start : start + PACKED])
+
+
+def split(bucket: int, packed_events: bytes, parts: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (bucket, packed compact events) of the parts of a bucket, each of which has all events of a transaction.
+
+    Args:
+        bucket: by which a landing packed the events.
+        packed_events: what `packed` yielded for it.
+        parts: how many parts each bucket has; the parts of bucket 1 are 1, 1 + BUCKETS, 1 + 2 * BUCKETS and so on.
+    """
+    if parts == 1:
+        yield bucket, packed_events
+        return
+    numbers = ev.from_bytes(packed_events, ev.EVENT)
+    places = numbers["tx"] // BUCKETS % parts
+    order = np.argsort(places, kind="stable")
+    bounds = np.searchsorted(places[order], np.arange(parts + 1))
+    for part in range(parts):
+        some = numbers.take(order[bounds[part] : bounds[part + 1]])
+        if len(some):
+            yield bucket + BUCKETS * part, ev.to_bytes(some)
 
 
 def of_snapshot(events: pa.Table) -> Iterator[tuple[int, bytes]]:

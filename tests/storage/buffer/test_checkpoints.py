@@ -115,6 +115,22 @@ def test_a_lost_checkpoint_changes_no_table_and_no_dead_letter(shop: Shop, sprea
     assert f"the buffer is rebuilt up to landing {newest_landing(shop)}, in 1 batches" in capfd.readouterr().out
 
 
+def test_another_number_of_groups_rebuilds_the_state_once_and_changes_no_table(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    before, sides, waiting = versions(shop), balance(shop), shop.rows("pending_transactions")
+    wide = shop.pipeline.spark.model_copy(update={"state_groups": 24})
+    monkeypatch.setattr(shop, "pipeline", shop.pipeline.model_copy(update={"spark": wide}))
+    assert rebuild(shop)["generation"] == 2
+    assert "its state has 8 groups in checkpoint g1, and 24 are declared; g2 is rebuilt" in capfd.readouterr().out
+    assert (versions(shop), balance(shop), shop.rows("pending_transactions")) == (before, sides, waiting)
+    assert rebuild(shop)["generation"] == 2
+    shop.send(shop.metadata_of(60, orders=1))
+    done = shop.run()
+    assert done["buffer_transactions"]["transactions"] == 1
+    assert (versions(shop)["orders_changes"], shop.rows("pending_transactions")) == (before["orders_changes"] + 1, [])
+
+
 @pytest.mark.long
 def test_a_rebuild_goes_landing_by_landing_and_writes_nothing_before_it_is_where_it_was(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, capfd: Any

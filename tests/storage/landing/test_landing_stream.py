@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from txloom.storage.delta import small_tables
 from txloom.storage.landing import landing_stream
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import CHANGE_EVENTS
+from txloom.transactions import compact_events
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
 
@@ -71,8 +73,8 @@ def test_small_landings_are_taken_together(gaps: Any) -> None:
 def test_the_tasks_of_a_batch_read_each_bucket_once(tasks: int) -> None:
     seen = list[int]()
 
-    def arrivals(path: str, after: int, until: int, buckets: Any) -> Any:
-        assert (path, after, until) == ("p", 2, 5)
+    def arrivals(path: str, after: int, until: int, buckets: Any, parts: int) -> Any:
+        assert (path, after, until, parts) == ("p", 2, 5, 3)
         seen.extend(buckets)
         return iter(())
 
@@ -80,7 +82,7 @@ def test_the_tasks_of_a_batch_read_each_bucket_once(tasks: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(landing_stream, "arrivals", arrivals)
         rows = pa.RecordBatch.from_pylist([piece | {"task": task} for task in range(tasks)])
-        assert list(landing_stream._reader("p")([rows])) == []
+        assert list(landing_stream._reader("p", 3)([rows])) == []
     assert sorted(seen) == list(range(BUCKETS))
 
 
@@ -119,6 +121,53 @@ def test_a_clock_comes_to_every_bucket_with_the_holes_that_it_brings(tmp_path: P
     clocks = [{"bucket": bucket, "landing": 3, "at": 5_000_000, "reached": 40, "numbers": holes} for bucket in (1, 5)]
     numbers = {"bucket": 1, "landing": 3, "at": 5_000_000, "reached": NO_CLOCK, "numbers": b"x"}
     assert sorted(arrived, key=repr) == sorted([*clocks, numbers], key=repr)
+
+
+@given(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 9)), max_size=60), st.integers(1, 5))
+def test_the_parts_of_buckets_hold_every_event_once_and_a_transaction_in_one(events: Any, parts: int) -> None:
+    records = np.zeros(len(events), ev.EVENT)
+    for number, (tx, row) in enumerate(events):
+        records[number]["tx"], records[number]["row"] = tx, row
+    buckets = records["tx"] % BUCKETS
+    arrived = list[tuple[int, int]]()
+    for bucket in range(BUCKETS):
+        mine = records[buckets == bucket]
+        for part, packed in compact_events.split(bucket, ev.to_bytes(mine), parts) if len(mine) else ():
+            assert part % BUCKETS == bucket and part < BUCKETS * parts
+            some = ev.from_bytes(packed, ev.EVENT)
+            assert len(some) and set((some["tx"] // BUCKETS % parts).tolist()) <= {part // BUCKETS}
+            arrived += zip(some["tx"].tolist(), some["row"].tolist(), strict=True)
+    assert sorted(arrived) == sorted(events)
+
+
+def test_a_split_bucket_gets_its_events_by_parts_and_each_part_the_clock(tmp_path: Path) -> None:
+    paths, at = TablePaths(str(tmp_path), "shop"), datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
+    records = np.zeros(3, ev.EVENT)
+    records["tx"] = [1, 9, 17]
+    clock = {"landing": 3, "landed_at": at}
+    rows = [
+        clock | {"kind": "clock", "csn": 40},
+        clock | {"kind": "numbers", "bucket": 1, "numbers": ev.to_bytes(records)},
+    ]
+    small_tables.append(paths.change_events, rows, CHANGE_EVENTS)
+    arrived = pa.concat_tables(landing_stream.arrivals(paths.change_events, 2, 3, (1,), 2)).to_pylist()
+    assert sorted(row["bucket"] for row in arrived if row["reached"] == 40) == [1, 9]
+    packed = {row["bucket"]: row["numbers"] for row in arrived if row["reached"] == NO_CLOCK}
+    assert {bucket: ev.from_bytes(each, ev.EVENT)["tx"].tolist() for bucket, each in packed.items()} == {
+        1: [1, 17],
+        9: [9],
+    }
+
+
+def test_a_plan_keeps_the_number_of_parts_that_it_began_with(tmp_path: Path) -> None:
+    paths, plan = TablePaths(str(tmp_path), "shop"), str(tmp_path / "plan")
+    small_tables.ensure(paths.change_events, EVENTS)
+    assert batch_plan.parts_of(plan) is None
+    batch_plan.extend(paths, plan, parts=4)
+    batch_plan.extend(paths, plan, parts=2)
+    assert batch_plan.parts_of(plan) == 4
+    small_tables.ensure(str(tmp_path / "old"), batch_plan.PLAN)
+    assert batch_plan.parts_of(str(tmp_path / "old")) == 1
 
 
 EVENTS = pa.schema([("landing", pa.int64()), ("kind", pa.string())])

@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row
 
 from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import LedgerUnbalanced
 from txloom.quality.dead_letters import Selection
 from txloom.steps.buffer import late_events, producer_checks, producer_runs
@@ -34,6 +35,7 @@ from txloom.storage.system_tables import TRANSACTIONS
 from txloom.storage.targets import history_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.transactions.causes import UNREADABLE
+from txloom.transactions.compact_events import BUCKETS
 from txloom.transactions.completeness import UNFINISHED_ROWS
 
 LOG = logging.getLogger(__name__)
@@ -72,7 +74,7 @@ def buffer_transactions(step: Step) -> Counts:
 def _run(step: Step) -> dict[str, int]:
     """Take in what was landed since the last run; a state that Spark cannot read is replaced by a new epoch."""
     paths = step.paths
-    epoch = checkpoints.running(paths, batch_plan.change_events_id(paths))
+    epoch = checkpoints.running(paths, batch_plan.change_events_id(paths), parts_of(step.pipeline))
     try:
         totals = _taken_in(step, epoch)
     except StreamingQueryException as error:
@@ -94,10 +96,11 @@ def _taken_in(step: Step, epoch: int) -> dict[str, int]:
     if gone := history_tables.take_back(pipeline, paths, epoch):
         LOG.warning(f"{gone} rows of history are taken back: the batch that appended them died before it was complete")
     known, before = known_before(paths, epoch), batch_plan.planned(plan)
-    planned = batch_plan.extend(paths, plan, known)
+    parts = parts_of(pipeline)
+    planned = batch_plan.extend(paths, plan, known, parts)
     if known > before:
         LOG.info(f"the buffer is rebuilt up to landing {known}, in {len(planned)} batches")
-    arrived = landing_stream.stream(step.spark, paths, plan, max((each.tasks for each in planned), default=1))
+    arrived = landing_stream.stream(step.spark, paths, plan, max((each.tasks for each in planned), default=1), parts)
 
     def release(frame: DataFrame, number: int) -> None:
         batch = Batch(step.spark, pipeline, paths, epoch, number, step.run_id, known)
@@ -113,6 +116,11 @@ def _taken_in(step: Step, epoch: int) -> dict[str, int]:
     )
     query.awaitTermination()
     return totals
+
+
+def parts_of(pipeline: Pipeline) -> int:
+    """Return into how many parts the state splits each bucket of a landing."""
+    return pipeline.spark.state_groups // BUCKETS
 
 
 def known_before(paths: TablePaths, epoch: int) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from deltalake.exceptions import TableNotFoundError
 
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import opened
@@ -22,6 +23,8 @@ PLAN = arrow_schema(
 change_events: the id of that table."""
 PLANNED = "planned_landings"
 """The write id under which a plan's commits have the last landing, so that no landing is planned twice."""
+PARTS = "txloom.bucketParts"
+"""The property of a plan that says into how many parts its checkpoint's state splits each bucket of a landing."""
 ROWS_AT_ONCE, LANDINGS_AT_ONCE = 2_000_000, 20_000
 """Rows of change_events, or landings, from which on a micro-batch takes no further landing."""
 ROWS_OF_A_TASK = 250_000
@@ -48,7 +51,15 @@ def change_events_id(paths: TablePaths) -> str:
     return str(opened(paths.change_events).metadata().id)
 
 
-def extend(paths: TablePaths, plan: str, known: int = 0) -> list[End]:
+def parts_of(plan: str) -> int | None:
+    """Return into how many parts a plan's checkpoint splits each bucket; None where there is no plan yet."""
+    try:
+        return int(opened(plan).metadata().configuration.get(PARTS, 1))
+    except TableNotFoundError:
+        return None
+
+
+def extend(paths: TablePaths, plan: str, known: int = 0, parts: int = 1) -> list[End]:
     """Plan micro-batches for every finished landing behind the last one of a plan.
 
     A repeated call plans nothing.
@@ -57,6 +68,7 @@ def extend(paths: TablePaths, plan: str, known: int = 0) -> list[End]:
         paths: where the tables are.
         plan: the path of the plan's table, which is created where there is none.
         known: a landing at which a micro-batch has to end; 0: none.
+        parts: into how many parts the checkpoint's state splits each bucket; a plan keeps that of its first call.
 
     Returns:
         the new micro-batches, in order.
@@ -64,7 +76,7 @@ def extend(paths: TablePaths, plan: str, known: int = 0) -> list[End]:
     Raises:
         LeaseTaken: another run holds the lease.
     """
-    small_tables.ensure(plan, PLAN)
+    small_tables.ensure(plan, PLAN, {PARTS: str(parts)} if parts > 1 else None)
     after, table_id = planned(plan), change_events_id(paths)
     new_ends = ends(paths, after, known)
     for end in new_ends:
