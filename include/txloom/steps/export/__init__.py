@@ -1,0 +1,1 @@
+"""Hand a published cut to readers that know no Delta."""
