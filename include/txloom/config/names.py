@@ -72,7 +72,7 @@ LOAD, LOAD_METADATA = f"{SYSTEM_PREFIX}load", f"{SYSTEM_PREFIX}load_metadata"
 LOADS = (LOAD, LOAD_METADATA)
 """The topics of rows that txloom lands itself, in GoldenGate's layout, whatever the source's format is."""
 
-MAINTENANCE_TASKS = ("clean_history", "expire", "optimize", "vacuum", "statistics")
+MAINTENANCE_TASKS = ("clean_history", "expire", "optimize", "vacuum", "statistics", "register")
 """What maintain_tables does, in the order in which the maintenance DAG runs it."""
 
 VALIDATE = "validate"

@@ -9,6 +9,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.steps.maintenance.clean_history import clean_history
 from txloom.steps.maintenance.expire import expire
+from txloom.steps.maintenance.register_tables import register_tables
 from txloom.steps.step import Counts, Step
 from txloom.storage import system_tables
 from txloom.storage.buffer import batch_plan, checkpoints
@@ -159,4 +160,5 @@ WORK = {
     "optimize": _optimize,
     "vacuum": _vacuum,
     "statistics": _statistics,
+    "register": register_tables,
 }
