@@ -3,11 +3,14 @@
 import csv
 import hashlib
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 
 PROJECT = Path(__file__).resolve().parents[2]
 IVY = PROJECT / "scripts" / "ivy"
@@ -99,6 +102,33 @@ def test_the_jars_here_are_the_expected_ones() -> None:
         assert hashlib.sha256((project.jars() / name).read_bytes()).hexdigest() == digest, name
 
 
-def test_the_image_is_of_the_pinned_airflow() -> None:
-    first = next(line for line in lines("Dockerfile") if line.startswith("FROM "))
-    assert first == f"FROM apache/airflow:{pins('requirements.txt')['apache-airflow']}"
+def test_the_image_installs_the_pins_for_the_python_that_the_project_has() -> None:
+    text = (PROJECT / "Dockerfile").read_text()
+    assert "pip install --no-cache-dir --requirement requirements.txt" in text
+    assert set(re.findall(r"python3\.\d+", text)) == {"python3.11"}
+
+
+def test_what_the_image_copies_is_in_its_context() -> None:
+    kept = {line[1:] for line in lines(".dockerignore") if line.startswith("!")}
+    copied = [line.split()[1:-1] for line in lines("Dockerfile") if line.startswith("COPY ") and "--from" not in line]
+    sources = {name for names in copied for name in names if not name.startswith("--")}
+    assert {"include", "dags", "requirements.txt"} <= sources
+    assert {name for name in sources if not any(f"{name}/".startswith(f"{each}/") for each in kept)} == set()
+
+
+def test_the_linter_of_images_says_nothing() -> None:
+    linter = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([linter, PROJECT / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "include/deploy/helm-values.yaml"])
+def test_what_starts_the_image_elsewhere_can_be_read(file: str) -> None:
+    known = yaml.safe_load((PROJECT / file).read_text())
+    if file == "compose.yaml":
+        ours = {name for name, service in known["services"].items() if service["image"] == "txloom"}
+        assert {"api-server", "scheduler", "dag-processor", "triggerer", "spark-master", "spark-worker"} <= ours
+        needed = {each for service in known["services"].values() for each in service.get("depends_on", ())}
+        assert needed <= known["services"].keys()
+    else:
+        assert known["airflowVersion"] == pins("requirements.txt")["apache-airflow"]
