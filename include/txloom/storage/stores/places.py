@@ -22,7 +22,7 @@ def place(*parts: str) -> Place:
     """Return the file or folder of a path or URI, and of names below it; a path is taken from the working folder.
 
     >>> str(place("/inbox", "topic/a.jsonl")), str(place("s3://bucket/inbox/", "topic"))
-    ('/inbox/topic', 's3://bucket/inbox/topic')
+    ('/inbox/topic/a.jsonl', 's3://bucket/inbox/topic')
     """
     first, *below = parts
     if scheme_of(first) == FILE:
