@@ -20,7 +20,7 @@ from services.cluster.standalone import Cluster
 from services.postgres import Postgres
 from txloom.config.project import PROJECT
 
-pytestmark = [pytest.mark.machines, pytest.mark.random_order(disabled=True)]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.machines, pytest.mark.random_order(disabled=True)]
 DAG = "orders_cdc"
 TASKS = ("land_events", "buffer_transactions", "merge_current", "check_expectations", "publish")
 

@@ -14,7 +14,7 @@ from oracle import capture
 from services.cluster.s3 import S3
 from services.cluster.standalone import Cluster, Worker
 
-pytestmark = [pytest.mark.machines, pytest.mark.random_order(disabled=True)]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.machines, pytest.mark.random_order(disabled=True)]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from services.cluster.s3 import S3
 from txloom.storage.delta import small_tables
 from txloom.storage.stores.delta_tables import table_at
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.long]
 RACES = int(os.environ.get("TXLOOM_RACES", "5"))
 SCHEMA = pa.schema([("writer", pa.string()), ("race", pa.int64())])
 DRIVER = """

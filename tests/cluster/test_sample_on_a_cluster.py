@@ -12,7 +12,7 @@ from oracle.completeness import progress
 from services.cluster.s3 import SECRET
 from services.cluster.standalone import Cluster
 
-pytestmark = [pytest.mark.long, pytest.mark.random_order(disabled=True)]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.long, pytest.mark.random_order(disabled=True)]
 ARRIVALS = (((1, 2, 3), SMALL), ((4, 5, 6), {}))
 """The arrivals of each cycle; most work of the first is done by the cluster, of the other by the jobs themselves."""
 
