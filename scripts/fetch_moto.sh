@@ -6,6 +6,7 @@
 # It lies in .state/moto. Does nothing when it is there. Packages come from wherever pip or uv is told to take them.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$root/scripts/machine.sh"
 python=$1
 folder="$root/.state/moto"
 pins="$root/scripts/moto/requirements.txt"
@@ -21,8 +22,7 @@ fi
 if ! there; then
   echo "[moto] a server of S3 for tests into $folder (50 MB: some seconds)" >&2
   rm -rf "$folder"
-  [ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"
-  [ -z "${PIP_CERT:-}" ] || export SSL_CERT_FILE="${SSL_CERT_FILE:-$PIP_CERT}"
+  follow_pip
   uv="$(dirname "$python")/uv"
   { "$uv" venv --quiet --python "$python" "$folder" &&
     "$uv" pip install --quiet --python "$folder/bin/python" --requirement "$pins"; } >"$root/.state/log/moto.log" 2>&1 ||

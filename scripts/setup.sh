@@ -20,9 +20,7 @@ if command -v flock >/dev/null; then
   flock 9
 fi
 venv="$root/.venv"
-# uv takes its mirror and certificates from other variables than pip.
-[ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"
-[ -z "${PIP_CERT:-}" ] || export SSL_CERT_FILE="${SSL_CERT_FILE:-$PIP_CERT}"
+follow_pip
 
 # done_as STAMP KEY: whether this step was done with this key.
 done_as() { [ -f "$stamps/$1" ] && [ "$(cat "$stamps/$1")" = "$2" ]; }

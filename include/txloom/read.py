@@ -169,15 +169,8 @@ def held(
     try:
         reader_holds.refuse_replaced(paths, cut)
         retain = declared.maintenance.vacuum.retain
-        old = [
-            name
-            for name, version in cut.versions.items()
-            if reader_holds.outlived(paths.table(name), {version}, retain)
-        ]
-        if old and cut_id is not None and cut != reader_holds.published(paths):
-            raise ConfigurationError(
-                f"cut {cut_id} is older than vacuum keeps ({', '.join(sorted(old))}): hold a newer one"
-            )
+        if cut_id is not None and (old := reader_holds.vacuumed(paths, cut, retain)):
+            raise ConfigurationError(f"cut {cut_id} is older than vacuum keeps ({', '.join(old)}): hold a newer one")
         yield cut
     finally:
         reader_holds.release(paths, reader, cut)

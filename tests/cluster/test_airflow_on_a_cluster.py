@@ -57,8 +57,7 @@ def airflow(
 def lake(s3: S3, airflow: Airflow) -> Iterator[SampleLake]:
     """Deliver the sample in two parts, and run the DAG after each."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        for name, value in s3.environment().items():
-            monkeypatch.setenv(name, value)
+        s3.reach(monkeypatch)
         made = SampleLake("s3://production")
         airflow.unpause(DAG)
         for arrivals in ((1, 2, 3), (4, 5, 6)):

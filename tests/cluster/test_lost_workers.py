@@ -19,8 +19,7 @@ pytestmark = [pytest.mark.timeout(1800), pytest.mark.machines, pytest.mark.rando
 
 @pytest.fixture
 def lake(s3: S3, monkeypatch: pytest.MonkeyPatch) -> SampleLake:
-    for name, value in s3.environment().items():
-        monkeypatch.setenv(name, value)
+    s3.reach(monkeypatch)
     return SampleLake(s3.bucket("lost"))
 
 

@@ -80,8 +80,7 @@ class Driver:
 
 @pytest.fixture
 def path(s3: S3, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in s3.environment().items():
-        monkeypatch.setenv(name, value)
+    s3.reach(monkeypatch)
     made = f"{s3.bucket('races')}/lake/orders/rows"
     small_tables.ensure(made, SCHEMA)
     return made

@@ -16,7 +16,6 @@ from txloom import read
 from txloom.steps.export.export_cut import Choice, export_cut
 from txloom.steps.publish.publish import publish
 
-Rows = list[tuple[int, str]]
 CUT = [(1, "b"), (3, "c")]
 
 

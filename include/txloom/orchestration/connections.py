@@ -10,10 +10,8 @@ from airflow.sdk.log import mask_secret
 from cachetools import TTLCache
 
 from txloom.config import connections_of, locate
-from txloom.config.yaml.connections import provide, variable
+from txloom.config.yaml.connections import LAKE, provide, variable
 
-LAKE = "TXLOOM_WAREHOUSE_CONNECTION"
-"""The variable with the id of the connection that reaches the lake."""
 _KNOWN: TTLCache[str, bool] = TTLCache(1, 60)
 _LOCK = threading.Lock()
 

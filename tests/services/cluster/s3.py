@@ -4,6 +4,8 @@ import json
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from services.fetched import moto
 from services.process import Service, free_port, listens
 
@@ -39,6 +41,11 @@ class S3(Service):
         request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
         with urllib.request.urlopen(request, timeout=30):
             return f"s3://{name}"
+
+    def reach(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let this process reach what lies there."""
+        for name, value in self.environment().items():
+            monkeypatch.setenv(name, value)
 
     def environment(self) -> dict[str, str]:
         """Return the variables by which txloom reaches a lake there."""

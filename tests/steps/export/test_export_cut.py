@@ -94,8 +94,7 @@ def test_a_cut_is_exported_into_another_store(
     lake: Released, store: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s3 = request.getfixturevalue(store)
-    for name, value in s3.environment().items():
-        monkeypatch.setenv(name, value)
+    s3.reach(monkeypatch)
     out = f"{s3.bucket('exports')}/out"
     assert export(lake, out, 2)["rows"] == 8
     filesystem, inside = filesystem_of(out)

@@ -75,8 +75,7 @@ def paths(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     warehouse = str(tmp_path)
     if request.param == "s3":
         s3 = request.getfixturevalue("s3")
-        for name, value in s3.environment().items():
-            monkeypatch.setenv(name, value)
+        s3.reach(monkeypatch)
         warehouse = f"{s3.bucket('leases')}/{tmp_path.name}"
     made = TablePaths(warehouse, "shop")
     small_tables.replace(made.table("rows"), [{"n": 1}], SCHEMA, {"valid_through": 7})

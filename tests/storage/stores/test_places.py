@@ -21,8 +21,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     uri = str(tmp_path)
     if request.param == "s3":
         s3 = request.getfixturevalue("s3")
-        for name, value in s3.environment().items():
-            monkeypatch.setenv(name, value)
+        s3.reach(monkeypatch)
         uri = f"{s3.bucket('places')}/inbox"
     elif request.param == "hdfs":
         uri = f"{request.getfixturevalue('hdfs').uri}/inbox"

@@ -70,25 +70,28 @@ def _date(value: Any) -> date:
     raise Unfit("a date such as 2025-01-31")
 
 
-def _count(value: Any) -> int:
+def _number(value: Any, digits: int = 15) -> int | None:
+    """Return a whole number of at most so many digits; None for anything else."""
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    if not re.fullmatch(r"[0-9]{1,15}", text) or int(text) == 0:
+    return int(text) if re.fullmatch(rf"[0-9]{{1,{digits}}}", text) else None
+
+
+def _count(value: Any) -> int:
+    if not (number := _number(value)):
         raise Unfit("a whole number above 0")
-    return int(text)
+    return number
 
 
 def _groups(value: Any) -> int:
-    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    if not re.fullmatch(r"[0-9]{1,4}", text) or int(text) == 0 or int(text) % 8:
+    if not (number := _number(value, 4)) or number % 8:
         raise Unfit("a multiple of 8, up to 9992")
-    return int(text)
+    return number
 
 
 def _whole(value: Any) -> int:
-    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    if not re.fullmatch(r"[0-9]{1,15}", text):
+    if (number := _number(value)) is None:
         raise Unfit("a whole number")
-    return int(text)
+    return number
 
 
 def _url(value: Any) -> str:

@@ -10,6 +10,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from txloom.config.problems import Unfit
 
+LAKE = "TXLOOM_WAREHOUSE_CONNECTION"
+"""The variable with the id of the Airflow connection that reaches the lake."""
 FIELDS = ("host", "port", "login", "password", "schema")
 EXTRA = "extra."
 _WHOLE = "__extra__"

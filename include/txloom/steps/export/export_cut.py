@@ -93,10 +93,8 @@ def _cut(paths: TablePaths, choice: Choice) -> Cut:
 
 def _refuse_vacuumed(step: Step, cut: Cut, tables: Sequence[str]) -> None:
     """Raise ConfigurationError for an older cut of which vacuum may have begun to remove files."""
-    retain, newest = step.pipeline.maintenance.vacuum.retain, reader_holds.published(step.paths)
-    at = {name: {cut.versions[name]} for name in tables}
-    old = [name for name in tables if reader_holds.outlived(step.paths.table(name), at[name], retain)]
-    if old and cut != newest:
+    old = reader_holds.vacuumed(step.paths, cut, step.pipeline.maintenance.vacuum.retain, tables)
+    if old:
         raise ConfigurationError(f"cut {cut.cut_id} is older than vacuum keeps ({', '.join(old)}): export a newer one")
 
 

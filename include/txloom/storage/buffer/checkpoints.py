@@ -44,23 +44,21 @@ def current_epoch(warehouse: str, pipeline: str) -> int:
     ledger = names.table_path(warehouse, pipeline, names.LEDGER)
     rows = small_tables.query(ledger, f"select max(generation) as newest from t where step = '{STEP}'")
     known = (rows[0]["newest"] if rows else 0) or 0
-    newest = max(_epochs(root(warehouse, pipeline)), default=0)
+    here = epoch_folders(warehouse, pipeline)
+    filesystem, _ = filesystem_of(root(warehouse, pipeline))
+    offsets = filesystem.get_file_info([f"{each.path}/offsets" for each in here.values()])
+    begun = [epoch for epoch, each in zip(here, offsets, strict=True) if each.type == fs.FileType.Directory]
+    newest = max(begun, default=0)
     if newest and newest >= known:
         return newest
     return max(known, newest) + 1
 
 
-def _epochs(folder: str) -> list[int]:
-    """Return the epochs that have a checkpoint in a folder."""
-    filesystem, place = filesystem_of(folder)
-    listed = [each.path for each in filesystem.get_file_info(fs.FileSelector(place, allow_not_found=True))]
-    numbered = [path for path in listed if EPOCH.fullmatch(path.rpartition("/")[2])]
-    offsets = filesystem.get_file_info([f"{path}/offsets" for path in numbered])
-    return [
-        int(path.rpartition("/")[2][1:])
-        for path, each in zip(numbered, offsets, strict=True)
-        if each.type == fs.FileType.Directory
-    ]
+def epoch_folders(warehouse: str, pipeline: str) -> dict[int, fs.FileInfo]:
+    """Return the folders of checkpoints by their epoch, also of those that have begun no batch."""
+    filesystem, folder = filesystem_of(root(warehouse, pipeline))
+    listed = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return {int(each.base_name[1:]): each for each in listed if EPOCH.fullmatch(each.base_name)}
 
 
 def checkpoint(warehouse: str, pipeline: str, epoch: int) -> str:
@@ -85,11 +83,12 @@ def running(paths: TablePaths, change_events: str, parts: int = 1) -> int:
     """
     epoch = current_epoch(paths.warehouse, paths.pipeline)
     written = small_tables.last_written(paths.table(names.LEDGER), names.write_id(paths.pipeline, STEP, epoch)) - 1
+    folder = checkpoint(paths.warehouse, paths.pipeline, epoch)
     try:
-        checkpoint_files.check(checkpoint(paths.warehouse, paths.pipeline, epoch), change_events, written)
+        checkpoint_files.check(folder, change_events, written)
     except CheckpointDamaged as damage:
         return replaced(paths, epoch, str(damage))
-    split = parts_of(plan_of(checkpoint(paths.warehouse, paths.pipeline, epoch)))
+    split = parts_of(plan_of(folder))
     if split not in (None, parts):
         LOG.warning(
             f"pipeline {paths.pipeline}: its state has {split * BUCKETS} groups in checkpoint g{epoch}, and "

@@ -171,9 +171,9 @@ def drop_run_folders(paths: TablePaths, kind: str, before: datetime) -> int:
 def drop_checkpoints(paths: TablePaths, retain: timedelta) -> int:
     """Remove the folders of checkpoint epochs that were replaced longer ago than `retain`; return how many."""
     newest = checkpoints.current_epoch(paths.warehouse, paths.pipeline)
-    filesystem, root = filesystem_of(checkpoints.root(paths.warehouse, paths.pipeline))
-    folders = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
-    old = [each for each in folders if each.base_name[1:].isdigit() and int(each.base_name[1:]) < newest]
+    filesystem, _ = filesystem_of(checkpoints.root(paths.warehouse, paths.pipeline))
+    folders = checkpoints.epoch_folders(paths.warehouse, paths.pipeline)
+    old = [each for epoch, each in folders.items() if epoch < newest]
     limit = datetime.now(UTC) - retain
     expired = [each for each in old if _touched(filesystem, each) < limit]
     for each in expired:

@@ -135,6 +135,17 @@ def holding(paths: TablePaths) -> list[dict[str, Any]]:
     return small_tables.query(paths.table(names.READERS), newest)
 
 
+def vacuumed(paths: TablePaths, cut: Cut, retain: timedelta, tables: Collection[str] | None = None) -> list[str]:
+    """Return the tables of a cut of which vacuum may have begun to remove files, sorted; of the newest cut none.
+
+    tables: those that are judged; None: all of the cut.
+    """
+    if cut == published(paths):
+        return []
+    chosen = sorted(cut.versions if tables is None else tables)
+    return [name for name in chosen if outlived(paths.table(name), {cut.versions[name]}, retain)]
+
+
 def outlived(path: str, versions: Collection[int], retain: timedelta) -> set[int]:
     """Return the versions of which vacuum would remove files: a newer version replaced them longer than `retain` ago.
 

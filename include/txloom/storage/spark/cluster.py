@@ -12,9 +12,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from txloom.config.project import PROJECT
-from txloom.config.yaml.connections import variable
+from txloom.config.yaml.connections import LAKE, variable
 from txloom.errors import ConfigurationError
-from txloom.storage.stores.access import CONNECTION
 
 PACKAGES = "TXLOOM_EXECUTOR_PACKAGES"
 """The variable with the path or URI of the archive with the Python packages."""
@@ -35,11 +34,10 @@ def executor_settings(class_path: str) -> dict[str, str]:
     shared = {f"spark.executorEnv.{name}": value for name, value in _variables().items()}
     archive = os.environ.get(PACKAGES)
     if not archive:
-        paths = {"PYTHONPATH": f"{PROJECT / 'include'}"}
         return {
             **shared,
             "spark.executor.extraClassPath": class_path,
-            **{f"spark.executorEnv.{name}": value for name, value in paths.items()},
+            "spark.executorEnv.PYTHONPATH": str(PROJECT / "include"),
         }
     if "://" not in archive and not Path(archive).is_file():
         raise ConfigurationError(f"{PACKAGES}: {archive} does not exist; make it with `make executors`")
@@ -66,8 +64,8 @@ def jars_in(class_path: str) -> list[Path]:
 
 def _variables() -> dict[str, str]:
     """Return the variables with which Python in the executors reaches the lake."""
-    named = os.environ.get(CONNECTION)
-    names = [CONNECTION, variable(named)] if named else []
+    named = os.environ.get(LAKE)
+    names = [LAKE, variable(named)] if named else []
     return {name: os.environ[name] for name in names if name in os.environ}
 
 

@@ -15,10 +15,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from txloom.config.problems import Unfit
 from txloom.config.yaml import connections
+from txloom.config.yaml.connections import LAKE
 from txloom.errors import ConfigurationError
 
-CONNECTION = "TXLOOM_WAREHOUSE_CONNECTION"
-"""The variable with the id of the Airflow connection."""
 FILE, S3, HDFS, AZURE, GOOGLE = "file", "s3", "hdfs", "abfss", "gs"
 OTHER_NAMES = {"s3a": S3, "s3n": S3, "abfs": AZURE, "wasbs": AZURE, "wasb": AZURE, "gcs": GOOGLE, "webhdfs": HDFS}
 """Schemes that some libraries know and others do not, with the one that all know."""
@@ -66,20 +65,20 @@ def scheme_of(uri: str) -> str:
 
 
 def access(environment: Mapping[str, str] | None = None) -> Access:
-    """Return the connection that CONNECTION names; an empty one where it names none.
+    """Return the connection that LAKE names; an empty one where it names none.
 
     environment: the variables to look in; None: those of this process.
 
     Raises ConfigurationError where the connection is not set or cannot be read.
     """
     variables = os.environ if environment is None else environment
-    name = variables.get(CONNECTION, "")
+    name = variables.get(LAKE, "")
     if not name:
         return Access()
     try:
         fields = connections.fields(name, variables)
     except Unfit as error:
-        raise ConfigurationError(f"{CONNECTION}: {error}") from None
+        raise ConfigurationError(f"{LAKE}: {error}") from None
     login, password = (str(fields.get(each) or "") for each in ("login", "password"))
     return Access(name, login, password, fields["extra"])
 
@@ -202,7 +201,7 @@ def _refuse_role(given: Access) -> None:
     """Raise ConfigurationError for a connection whose role one of the libraries could not take."""
     if given.more("role_arn"):
         raise ConfigurationError(
-            f"{CONNECTION}: the connection {given.connection} has role_arn, which delta-rs cannot take on; let the "
+            f"{LAKE}: the connection {given.connection} has role_arn, which delta-rs cannot take on; let the "
             "machine or the pod have the role, and leave the connection out"
         )
 

@@ -71,7 +71,7 @@ class Status:
     st_mtime_ns: int
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class StorePath:
     """A file or folder of a store, with those methods of `pathlib.Path` that sources need; nothing is a link there."""
 
