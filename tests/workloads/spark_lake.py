@@ -18,12 +18,14 @@ from txloom.steps.snapshots import diff_snapshot
 from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.delta import arrow_tables, small_merge
 from txloom.storage.landing import decoding
+from txloom.storage.sources import divided_splits
 from txloom.storage.targets import spark_fold
 from workloads.small_lake import SmallLake
 
 LIMITS = (
     (arrow_tables, "LOCAL_ROWS", (-1, 5, arrow_tables.LOCAL_ROWS)),
     (decoding, "LOCAL_BYTES", (-1, 2_000, decoding.LOCAL_BYTES)),
+    (divided_splits, "MOST", (300, 2_000, divided_splits.MOST)),
     (small_merge, "LOCAL_TABLE_BYTES", (-1, 5_000, small_merge.LOCAL_TABLE_BYTES)),
     (rewrite_merge, "REWRITE_BYTES", (-1, 5_000, rewrite_merge.REWRITE_BYTES)),
     (diff_snapshot, "BUCKET_BYTES", (300, diff_snapshot.BUCKET_BYTES)),

@@ -17,6 +17,7 @@ from txloom.storage.landing import name_spellings
 from txloom.storage.landing.change_events import with_compact_events, with_position
 from txloom.storage.landing.open_transactions import OpenBefore
 from txloom.storage.paths import TablePaths
+from txloom.storage.sources.divided_splits import in_pieces, joined, piece_bytes
 from txloom.storage.sources.file_positions import Position, to_json
 from txloom.storage.sources.files import FileUnreadable
 from txloom.storage.sources.splits import LandingPlan, Messages, Task
@@ -71,7 +72,7 @@ class Reader(Protocol):
     """The reader of a transport: it yields the messages of each input split, in order, in blocks."""
 
     def messages(self, task: Task) -> Iterator[Messages]:
-        """Yield the messages of an input split; raises SourceUnavailable where they cannot be read."""
+        """Yield the messages of an input split, or of its piece; raises SourceUnavailable where they cannot be read."""
         ...
 
     def confirm(self, tasks: Sequence[Task]) -> None:
@@ -106,6 +107,8 @@ class Decoding:
     new: NewDecoder
     open_before: OpenBefore
     """The transactions that are open in front of its input splits."""
+    ordered: bool = False
+    """Whether the input splits of one topic are decoded one after the other; else large ones are decoded in pieces."""
 
 
 def decode(
@@ -137,12 +140,16 @@ def decode(
 def decode_files(
     spark: "Callable[[], SparkSession]", how: Decoding, queues: Sequence[Sequence[Task]], paths: TablePaths
 ) -> Decoded:
-    """Decode a landing into files of change_events, in one task for each queue, the largest queue first.
+    """Decode a landing into files of change_events, in one task for each queue or piece, the largest first.
 
     Where tasks decoded a name in several spellings, all decode once more with one of them; the files of the first pass
     are named by no commit. Arguments and result are those of `decode`.
     """
-    queues = sorted(queues, key=lambda queue: sum(task.size for task in queue), reverse=True)
+    if not how.ordered:
+        tasks = [task for queue in queues for task in queue]
+        pieces = in_pieces(spark, tasks, how.source, piece_bytes(how.landing.bytes))
+        queues = [[piece] for piece in pieces]
+    queues = sorted(queues, key=lambda queue: sum(task.bytes for task in queue), reverse=True)
     path, spellings = paths.change_events, name_spellings.known(paths)
 
     def read(some: Iterable[Sequence[Task]]) -> "Iterable[data_files.DataFile | Position | dict[str, str]]":
@@ -159,6 +166,7 @@ def decode_files(
         spellings, is_one = name_spellings.agreed([each for each in made if isinstance(each, dict)], how.new().declared)
         if is_one:
             positions = [each for each in made if isinstance(each, Position)]
+            positions = joined(spark, [task for queue in queues for task in queue], positions, how.source)
             return Decoded(None, [each for each in made if isinstance(each, data_files.DataFile)], positions, spellings)
     return Decoded(None, (), (), spellings)
 
@@ -207,7 +215,7 @@ def _decode_task(decoder: Decoder, how: Decoding, task: Task, reached: "list[Pos
         for start in range(0, len(block.values), CHUNK):
             chunk = slice(start, start + CHUNK)
             headers = None if block.headers is None else block.headers[chunk]
-            first = 1 if is_first and task.part is None else block.positions[start]
+            first = 1 if is_first and task.part is None and task.is_begun else block.positions[start]
             events = decoder.decode(task.topic, block.values[chunk], headers, first)
             inside, is_first = inside or (is_first and _begins_inside(events)), False
             if not block.landed:

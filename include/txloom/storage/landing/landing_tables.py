@@ -77,7 +77,7 @@ def write_events(
                 [task for task in tasks if task.topic == topic] for topic in dict.fromkeys(t.topic for t in tasks)
             ]
             before = open_before(tasks, landing.followed, left_out, partial(open_transaction, paths))
-        decoded = decode(spark, Decoding(landing, source, new, before), queues, paths)
+        decoded = decode(spark, Decoding(landing, source, new, before, ordered=ordered), queues, paths)
         unreadable += [position for position in decoded.positions if position.problem is not None]
         if len(unreadable) == len(left_out):
             break

@@ -6,7 +6,7 @@ compressed after it was read counts as the same file.
 
 import gzip
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import BinaryIO
@@ -67,6 +67,32 @@ def digest(path: Place, size: int, start: int, end: int | None = None) -> tuple[
             count += len(block)
             left -= len(block) if left > 0 else 0
     return hashed.hexdigest(), count
+
+
+def digests(path: Place, start: int, ends: Sequence[int]) -> tuple[str, list[str]]:
+    """Return the hash of a file's content from a position on, and that of each part of it; ends: of the parts."""
+    whole, parts = blake2b(digest_size=16), list[str]()
+    with content(path, ends[-1], start) as stream:
+        at = start
+        for end in ends:
+            part = blake2b(digest_size=16)
+            while at < end and (block := stream.read(min(end - at, BLOCK))):
+                whole.update(block)
+                part.update(block)
+                at += len(block)
+            parts.append(part.hexdigest())
+    return whole.hexdigest(), parts
+
+
+def count_lines(path: Place, start: int, until: int) -> tuple[int, int]:
+    """Return how many lines end in some bytes of a file's content, and the position behind the last of them (or 0)."""
+    count, at, end = 0, start, 0
+    with content(path, until, start) as stream:
+        while block := stream.read(BLOCK):
+            count += block.count(b"\n")
+            last = block.rfind(b"\n")
+            end, at = end if last < 0 else at + last + 1, at + len(block)
+    return count, end
 
 
 def first_line(path: Place, size: int) -> str | None:

@@ -25,10 +25,10 @@ from txloom.events.goldengate.messages import NULL
 from txloom.events.malformed import Refused
 from txloom.events.wal2json import decoder
 from txloom.events.wal2json.version_1 import VERSION_1, expanded
-from txloom.storage.sources.file_lines import Lines, digest, first_line
+from txloom.storage.sources.file_lines import Lines, count_lines, digest, digests, first_line
 from txloom.storage.sources.file_positions import Position
 from txloom.storage.sources.row_files import has_lines, rows_as_json
-from txloom.storage.sources.splits import Messages, Task
+from txloom.storage.sources.splits import Messages, Piece, Task
 from txloom.storage.stores.places import Place, below, lies_in, listed, place
 
 LOG = logging.getLogger(__name__)
@@ -76,6 +76,32 @@ class Inbox:
     def confirm(self, tasks: Sequence[Task]) -> None:
         """Accept files as they are: one that changed is taken again by the next landing."""
 
+    def has_pieces(self, task: Task) -> bool:
+        """Say whether a file can be read from the middle: a compressed one, or one with a header, cannot."""
+        return task.file.endswith((".json", ".jsonl")) and self.format != "change_sets"
+
+    def count_lines(self, task: Task, start: int, until: int) -> tuple[int, int] | None:
+        """Return how many lines end in some bytes of a file, and the position behind the last; None: unreadable."""
+        try:
+            return count_lines(place(self.root, task.file), start, until)
+        except (OSError, EOFError, SourceUnavailable):
+            return None
+
+    def joined(self, task: Task, pieces: Sequence[Position]) -> Position:
+        """Return how far a file was read, of how far its pieces were, in their order.
+
+        Where it holds something else than what was read, the position has the problem.
+        """
+        first, *_, last = pieces
+        path, ends = place(self.root, task.file), [*(each.start for each in pieces[1:]), last.end]
+        try:
+            whole, parts = digests(path, first.start, ends)
+        except (OSError, EOFError, SourceUnavailable) as error:
+            return FileUnreadable(task, error).position
+        if parts != [each.digest for each in pieces]:
+            return FileUnreadable(task, EOFError("its content changed while it was read")).position
+        return replace(last, start=first.start, digest=whole, read_again=any(each.read_again for each in pieces))
+
     def _has_lines(self, task: Task) -> bool:
         return self.format != "change_sets" or has_lines(task.file)
 
@@ -97,9 +123,11 @@ class Inbox:
         A line whose beginning an earlier landing took, because nothing followed it for long, is read again.
         """
         path, before = place(self.root, task.file), task.position
-        _refuse_unreadable(path, task)
-        lines = Lines(path, task.size, task.start, self.limit)
-        count, taken, again = before.lines, before.tail, before.read_again
+        piece = task.piece or Piece(task.start, task.size, 0)
+        if task.is_begun:
+            _refuse_unreadable(path, task)
+        lines = Lines(path, piece.until, piece.start, self.limit)
+        count, taken, again = before.lines + piece.lines, before.tail if task.is_begun else 0, before.read_again
         for block in lines.blocks():
             done = 1 if taken else 0
             if taken:

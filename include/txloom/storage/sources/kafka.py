@@ -202,7 +202,10 @@ class Topics:
     def messages(self, task: Task) -> Iterator[Messages]:
         """Yield the records of a range in blocks; positions are offsets."""
         assert task.part is not None
-        return read(self.kafka, self.pipeline, task.part)
+        part = task.part
+        if task.piece is not None:
+            part = replace(part, first=task.piece.start, until=task.piece.until)
+        return read(self.kafka, self.pipeline, part)
 
     def confirm(self, tasks: Sequence[Task]) -> None:
         """Raise SourceLost where a topic is not the planned one: it was created again while it was read by its name."""

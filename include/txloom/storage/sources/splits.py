@@ -49,12 +49,24 @@ class Range:
         return f"{self.topic}[{self.partition}] from offset {self.first}"
 
 
+class Piece(NamedTuple):
+    """A part of an input split that a task decodes by itself.
+
+    start, until: positions in the file's content, each the beginning of a line (until: or the end), or offsets. lines:
+    how many lines or records of the split come before it.
+    """
+
+    start: int
+    until: int
+    lines: int
+
+
 @dataclass(frozen=True)
 class Task:
     """One input split: its number in the landing, its topic, and its path relative to the source, or its records.
 
     size: the bytes of the file that are taken, whatever it has when it is read. start, origin, follows: see
-    `LANDED_FILES`; origin is how far that file was read.
+    `LANDED_FILES`; origin is how far that file was read. piece: the part that is read, where not all of it is.
     """
 
     number: int
@@ -66,6 +78,12 @@ class Task:
     start: int = 0
     origin: Position | None = None
     follows: str | None = None
+    piece: Piece | None = None
+
+    @property
+    def is_begun(self) -> bool:
+        """Return whether its first line or record is read."""
+        return self.piece is None or not self.piece.lines
 
     @property
     def position(self) -> Position:
@@ -82,7 +100,10 @@ class Task:
     def bytes(self) -> int:
         """Return about how many bytes there are to decode."""
         if self.part is not None:
-            return (self.part.until - self.part.first) * RECORD_BYTES
+            first, until = (self.piece.start, self.piece.until) if self.piece else (self.part.first, self.part.until)
+            return (until - first) * RECORD_BYTES
+        if self.piece is not None:
+            return self.piece.until - self.piece.start
         return self.size * COMPRESSION if self.file.endswith(".gz") else self.size - self.start
 
     @property
