@@ -1,18 +1,15 @@
 """Large input splits in pieces: the same messages at the same positions, and the same place to go on from."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.broker import Broker
-from txloom.config.models.source import Kafka
-from txloom.storage.sources import divided_splits, kafka
+from txloom.storage.sources import divided_splits
 from txloom.storage.sources.divided_splits import in_pieces, joined
 from txloom.storage.sources.file_positions import Position
 from txloom.storage.sources.files import Inbox
@@ -106,7 +103,7 @@ def test_a_file_that_becomes_shorter_is_named_once(folder: Path) -> None:
     file.write_bytes(b"first\nsecond\nthird\n")
     inbox, task = Inbox(str(folder)), Task(1, "s", "s/1.jsonl", 19)
     made = in_pieces(no_session, [task], inbox, 7)
-    file.write_bytes(b"fir")
+    file.write_bytes(b"first\nsecond\nth")
     assert in_pieces(no_session, [task], inbox, 7) == [task], "what cannot be counted is left whole"
     problems = [replace(task.position, problem="short") for _ in made]
     assert joined(no_session, made, problems, inbox) == [problems[0]]
@@ -130,31 +127,3 @@ def test_pieces_of_a_range_hold_each_offset_once(part: tuple[int, int], most: in
         return
     assert [offset for each in made for offset in range(each.start, each.until)] == list(range(part[0], sum(part)))
     assert all(each.lines == each.start - part[0] and each.until - each.start <= most for each in made)
-
-
-def test_pieces_of_a_topic_hold_its_records_once(broker: Broker) -> None:
-    """Positions of aborted transactions and of markers are in the range, too."""
-    made = broker.create_topic("pieces")
-    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": "pieces"})
-    producer.init_transactions(30)
-    for number in range(6):
-        producer.begin_transaction()
-        for each in range(5):
-            producer.produce("pieces", f"{number}.{each}")
-        producer.flush()
-        (producer.abort_transaction if number % 2 else producer.commit_transaction)(30)
-    ((first, until),) = broker.offsets("pieces")
-    source = kafka.Topics(Kafka(brokers=broker.address, topics=("pieces",)), "shop")
-    task = Task(1, "pieces", "", 0, Range("pieces", made, 0, first, until))
-
-    def records(tasks: Iterable[Task]) -> Iterator[tuple[int, bytes | None]]:
-        for each in tasks:
-            for block in source.messages(each):
-                yield from zip(block.positions, block.values, strict=True)
-
-    whole = list(records([task]))
-    assert len(whole) == 15
-    for most in (4, 7):
-        cut_in_pieces = in_pieces(no_session, [task], source, most * RECORD_BYTES)
-        assert len(cut_in_pieces) > 4
-        assert list(records(cut_in_pieces)) == whole

@@ -1,17 +1,18 @@
 """Reading a range while the broker stops: it ends in time, and says where it stood."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 from services.broker import Broker
 from txloom.config.models.source import Kafka
 from txloom.errors import ConfigurationError, SourceLost, SourceUnavailable
 from txloom.storage.sources import kafka
-from txloom.storage.sources.splits import Messages, Range
+from txloom.storage.sources.divided_splits import in_pieces
+from txloom.storage.sources.splits import RECORD_BYTES, Messages, Range, Task
 
 RECORDS, SILENCE = 2000, 4.0
 SMALL = {"fetch.message.max.bytes": "20000", "queued.min.messages": "1", "queued.max.messages.kbytes": "20"}
@@ -142,3 +143,31 @@ def test_a_setting_that_the_client_refuses_is_named_without_its_value(options: d
     with pytest.raises(ConfigurationError) as refused:
         list(kafka.read(Kafka(brokers="localhost:1", topics=("rows",), options=options), "shop", part))
     assert str(refused.value) == f"source.kafka.options: {said}"
+
+
+def test_pieces_of_a_topic_hold_its_records_once(broker: Broker) -> None:
+    """Positions of aborted transactions and of markers are in the range, too."""
+    made = broker.create_topic("pieces")
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": "pieces"})
+    producer.init_transactions(30)
+    for number in range(6):
+        producer.begin_transaction()
+        for each in range(5):
+            producer.produce("pieces", f"{number}.{each}")
+        producer.flush()
+        (producer.abort_transaction if number % 2 else producer.commit_transaction)(30)
+    ((first, until),) = broker.offsets("pieces")
+    source = kafka.Topics(Kafka(brokers=broker.address, topics=("pieces",)), "shop")
+    task = Task(1, "pieces", "", 0, Range("pieces", made, 0, first, until))
+
+    def records(tasks: Iterable[Task]) -> Iterator[tuple[int, bytes | None]]:
+        for each in tasks:
+            for block in source.messages(each):
+                yield from zip(block.positions, block.values, strict=True)
+
+    whole = list(records([task]))
+    assert len(whole) == 15
+    for most in (4, 7):
+        cut_in_pieces = in_pieces(lambda: None, [task], source, most * RECORD_BYTES)
+        assert len(cut_in_pieces) > 4
+        assert list(records(cut_in_pieces)) == whole
