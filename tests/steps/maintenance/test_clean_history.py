@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from called import step_of
@@ -247,6 +247,7 @@ def transactions(draw: st.DrawFn) -> list[list[Any]]:
 
 @settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(transactions(), st.integers(1, 60), st.sampled_from((100, 300, 1_000)))
+@example([*([("I", {}, {"id": key, "name": "a"})] for key in range(6)), [("T", {}, {})]], 60, 100)
 def test_pieces_take_the_same_rows_away(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[list[Any]], through: int, size: int
 ) -> None:
