@@ -59,7 +59,6 @@ TESTED_BY = {
     "storage/maintenance/history_cleaning": "steps/maintenance/test_clean_history",
     "storage/maintenance/history_retention": "steps/maintenance/test_clean_history",
     "storage/maintenance/optimize": "steps/maintenance/test_maintain_tables",
-    "storage/paths": "storage/views/test_status",
     "storage/publishing/cuts": "storage/publishing/test_reader_holds",
     "storage/publishing/valid_through": "workloads/named/test_named_lakes",
     "storage/publishing/watermark": "steps/merge/test_merge_current",

@@ -38,15 +38,17 @@ class TablePaths:
 
 
 def run_folder(run_id: str) -> str:
-    """Return the name of the folder of a run's files: the run's id, or a safe form of it with a hash.
+    """Return the name of the folder of a run's files: the run's id with ~ for colons, or a safe form with a hash.
+
+    HDFS takes no colon in a name.
 
     >>> run_folder("scheduled__2026-11-20T03:00:00+00:00"), run_folder("../x")[:6]
-    ('scheduled__2026-11-20T03:00:00+00:00', '_.._x-')
+    ('scheduled__2026-11-20T03~00~00+00~00', '_.._x-')
     """
-    name = re.sub(r"[^A-Za-z0-9_.:+~-]", "_", run_id)[:150]
+    name = re.sub(r"[^A-Za-z0-9_.:+-]", "_", run_id)[:150]
     if name == run_id and not name.startswith("."):
-        return name
-    return f"_{name}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
+        return name.replace(":", "~")
+    return f"_{name.replace(':', '~')}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
 
 
 def write_whole(filesystem: fs.FileSystem, file: str, text: str) -> None:
