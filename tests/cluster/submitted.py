@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from txloom.config import jvm
@@ -25,18 +26,18 @@ class Jobs:
         master: of the cluster.
         pipeline: the name, or the file of a declaration.
         warehouse: the URI of the lake.
-        packages: the archive that executors get.
+        packages: the archive that executors get; without it they use this environment.
         environment: further variables.
     """
 
     master: str
     pipeline: str
     warehouse: str
-    packages: Path
+    packages: Path | None
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, step: str, *arguments: object) -> subprocess.Popen[str]:
-        """Start a job."""
+        """Start a job, in a run that is named as Airflow names them."""
         settings = {
             "spark.driver.extraJavaOptions": jvm.flags(step),
             "spark.executor.memory": "1g",
@@ -45,8 +46,9 @@ class Jobs:
         given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         command = [SUBMIT, "--master", self.master, *given, "--driver-class-path", class_path()]
         command += [PROJECT / "jobs" / f"{step}.py", "--pipeline", self.pipeline, "--warehouse", self.warehouse]
+        run = ["--run-id", f"scheduled__{datetime.now(UTC).isoformat()}"]
         return subprocess.Popen(
-            list(map(str, [*command, *arguments])),
+            list(map(str, [*command, *run, *arguments])),
             env=self._environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -67,7 +69,7 @@ class Jobs:
             **kept,
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(PROJECT / "include"),
-            "TXLOOM_EXECUTOR_PACKAGES": str(self.packages),
+            **({"TXLOOM_EXECUTOR_PACKAGES": str(self.packages)} if self.packages else {}),
             **self.environment,
         }
 

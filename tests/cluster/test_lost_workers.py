@@ -1,30 +1,28 @@
 """A worker that dies while its executor works on the buffer, or on a merge, costs a retry of tasks and nothing else."""
 
-import os
-import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cluster.sample import SampleLake
+from cluster.sample import OrdersLake
 from cluster.submitted import CYCLE, SMALL, Jobs, ended
 from oracle import capture
 from services.cluster.s3 import S3
-from services.cluster.standalone import Cluster, Worker
+from services.cluster.standalone import Cluster
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.machines, pytest.mark.random_order(disabled=True)]
 
 
 @pytest.fixture
-def lake(s3: S3, monkeypatch: pytest.MonkeyPatch) -> SampleLake:
+def lake(s3: S3, monkeypatch: pytest.MonkeyPatch) -> OrdersLake:
     s3.reach(monkeypatch)
-    return SampleLake(s3.bucket("lost"))
+    return OrdersLake(s3.bucket("lost"))
 
 
 @pytest.fixture
-def jobs(lake: SampleLake, s3: S3, cluster: Cluster, packages: Path) -> Jobs:
+def jobs(lake: OrdersLake, s3: S3, cluster: Cluster, packages: Path) -> Jobs:
     environment = {**s3.environment(), **SMALL, "TXLOOM_INBOX": lake.inbox, "TXLOOM_PROGRESS_SECONDS": "0.2"}
     return Jobs(cluster.url, "orders", lake.warehouse, packages, environment)
 
@@ -39,15 +37,8 @@ def working(lines: Iterator[str]) -> None:
     raise AssertionError(f"the job ended before any task ran: {said[-20:]}")
 
 
-def killed(worker: Worker) -> None:
-    """Let the machine of a worker go: its executors, then itself."""
-    for executor in worker.executors():
-        os.kill(executor, signal.SIGKILL)
-    worker.kill()
-
-
 def test_a_worker_dies_in_the_middle_of_a_buffer_and_another_of_a_merge(
-    lake: SampleLake, jobs: Jobs, cluster: Cluster
+    lake: OrdersLake, jobs: Jobs, cluster: Cluster
 ) -> None:
     for arrival in range(1, 7):
         lake.deliver(capture.SAMPLE / "arrivals" / f"{arrival:02}")
@@ -57,7 +48,7 @@ def test_a_worker_dies_in_the_middle_of_a_buffer_and_another_of_a_merge(
         job = replace(jobs, environment={**jobs.environment, **by_spark}).start(step)
         assert job.stdout is not None
         working(iter(job.stdout))
-        killed(worker)
+        worker.die()
         ended(step, job)
         worker.start()
     for step in CYCLE[3:]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.sample import SampleLake
+from cluster.sample import OrdersLake
 from cluster.submitted import SMALL, Jobs
 from oracle import capture
 from oracle.completeness import progress
@@ -18,7 +18,7 @@ ARRIVALS = (((1, 2, 3), SMALL), ((4, 5, 6), {}))
 
 
 @pytest.fixture(scope="module", params=["s3", pytest.param("hdfs", marks=pytest.mark.machines)])
-def lake(request: pytest.FixtureRequest, cluster: Cluster, packages: Path) -> Iterator[SampleLake]:
+def lake(request: pytest.FixtureRequest, cluster: Cluster, packages: Path) -> Iterator[OrdersLake]:
     """Run the whole sample, a cycle for three arrivals."""
     store = request.getfixturevalue(request.param)
     root = store.bucket("sample") if request.param == "s3" else f"{store.uri}/sample"
@@ -26,7 +26,7 @@ def lake(request: pytest.FixtureRequest, cluster: Cluster, packages: Path) -> It
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name, value in reached.items():
             monkeypatch.setenv(name, value)
-        made = SampleLake(root)
+        made = OrdersLake(root)
         for arrivals, limits in ARRIVALS:
             for arrival in arrivals:
                 made.deliver(capture.SAMPLE / "arrivals" / f"{arrival:02}")
@@ -35,17 +35,17 @@ def lake(request: pytest.FixtureRequest, cluster: Cluster, packages: Path) -> It
         yield made
 
 
-def test_every_cut_is_a_state_of_the_source(lake: SampleLake) -> None:
+def test_every_cut_is_a_state_of_the_source(lake: OrdersLake) -> None:
     lake.assert_cuts(len(ARRIVALS))
 
 
-def test_valid_through_after_each_cycle_is_the_oracles(lake: SampleLake) -> None:
+def test_valid_through_after_each_cycle_is_the_oracles(lake: OrdersLake) -> None:
     last = [arrivals[-1] for arrivals, _ in ARRIVALS]
     steps = enumerate(progress(capture.arrivals()), 1)
     expected = [str(step.valid_through) for number, step in steps if number in last]
     assert [run["merge_current"]["valid_through"] for run in lake.history] == expected
 
 
-def test_no_secret_is_in_a_log_of_an_executor(lake: SampleLake, cluster: Cluster) -> None:
+def test_no_secret_is_in_a_log_of_an_executor(lake: OrdersLake, cluster: Cluster) -> None:
     assert cluster.logs(), "no executor ran"
     assert not [log for log in cluster.logs() if SECRET in log.read_text()]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from oracle.capture import Capture, Event, Image, Key, Transaction
+from oracle.capture import Event, Image, Key, Transaction
 from oracle.declarations import ORDER, Aggregate, Table
 from oracle.documents import Document, Moves, documents
 
@@ -75,10 +76,20 @@ class Fold:
             moves.settle(self.state)
 
 
+class Committed(Protocol):
+    """What tells of a source: its transactions in commit order, and its tables."""
+
+    @property
+    def transactions(self) -> list[Transaction]: ...
+
+    @property
+    def tables(self) -> Mapping[str, Table]: ...
+
+
 class Source:
     """The source database as a capture tells it; asking for rising csns costs one pass over the events."""
 
-    def __init__(self, capture: Capture) -> None:
+    def __init__(self, capture: Committed) -> None:
         self._tables = capture.tables
         self._whole = [transaction for transaction in capture.transactions if transaction.whole]
         self._folds: dict[tuple[frozenset[str], Aggregate | None], Fold] = {}

@@ -9,6 +9,8 @@ from services.process import Service, free_port, listens
 
 SETTINGS = {
     "dfs.replication": "1",
+    # A file that is open takes a whole block of the free disk: 65 tables are written at once.
+    "dfs.blocksize": "8m",
     "dfs.permissions.enabled": "false",
     "dfs.namenode.http-address": "127.0.0.1:0",
     "dfs.datanode.address": "127.0.0.1:0",

@@ -1,6 +1,7 @@
 """A standalone cluster of Spark: a master and workers, on machines that have Java, Python and Spark, and no more."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -70,6 +71,12 @@ class Worker(Node):
         limits = ("-c", 1, "-m", self.memory, "-d", work, "--webui-port", 0, "-h", "127.0.0.1")
         self._spark(main, *limits, self.master.url)
         self._wait(lambda: "Successfully registered" in self.log.read_text(), "it was registered")
+
+    def die(self) -> None:
+        """Go as a machine goes: its executors, then itself."""
+        for executor in self.executors():
+            os.kill(executor, signal.SIGKILL)
+        self.kill()
 
     def executors(self) -> list[int]:
         """Return the process ids of the executors that run for it."""
