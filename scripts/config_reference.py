@@ -25,6 +25,7 @@ from pydantic.fields import FieldInfo
 
 from txloom.config.models import fields
 from txloom.config.models.alerts import Alerts, EmailChannel, LogChannel, SlackChannel, WebhookChannel
+from txloom.config.models.audit import Audit
 from txloom.config.models.base import Model
 from txloom.config.models.column_types import SPARK_TYPES, ColumnType
 from txloom.config.models.durations import show_duration
@@ -118,6 +119,8 @@ EXAMPLES: dict[str, Any] = {
     "alerts.notify[].url": "${TXLOOM_WEBHOOK}",
     "alerts.notify[].to": ["on-call@example.com"],
     "maintenance.change_events.keep": "400d",
+    "audit": {"connection": "shop_db"},
+    "audit.connection": "shop_db",
     "spark": {"connection": "spark_prod", "executors": 8},
     "spark.connection": "spark_prod",
     "spark.state_groups": 32,
@@ -192,6 +195,7 @@ SECTIONS = (
     Section("maintenance.optimize", Optimize),
     Section("maintenance.vacuum", Vacuum),
     Section("spark", Spark),
+    Section("audit", Audit),
 )
 
 HEAD = """# Configuration reference

@@ -343,3 +343,15 @@ def test_a_pipeline_of_snapshots_compares_the_date_of_its_run_once_the_date_befo
         for day in ("2026-11-20", "2026-11-21", "2026-11-01")
     ]
     assert "'yesterday' is not" in listed["refused"]
+
+
+def test_a_pipeline_that_names_its_database_has_an_audit_that_waits_for_a_cut_outside_the_pipelines_pool(
+    tmp_path: Path,
+) -> None:
+    declared = (PROJECT / "include" / "pipelines" / "orders.yaml").read_text()
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "orders.yaml").write_text(f"{declared}\naudit: {{connection: shop_db}}\n")
+    made = run_program(tmp_path / "home", LIST, TXLOOM_PIPELINES=str(tmp_path / "pipelines"))
+    assert made["orders_audit"]["audit"]["pool"] == "default_pool"
+    assert made["orders_cdc"]["publish"]["pool"] != "default_pool"
+    assert made["orders_audit"]["audit"]["arguments"][-1].startswith("--table=")

@@ -64,10 +64,11 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None, *, conn
 
 
 def connections_of(path: str | Path) -> list[str]:
-    """Return the ids of the Airflow connections that a file's texts name."""
+    """Return the ids of the Airflow connections that a file's texts name, and that of the audit's database."""
     root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
-    items = root.walk() if root is not None else ()
-    return sorted({name for item in items if item.written is not None for name in connections_in(item.written)})
+    items = list(root.walk()) if root is not None else []
+    named = {name for item in items if item.written is not None for name in connections_in(item.written)}
+    return sorted({*named, *(str(item.value) for item in items if item.path == "audit.connection")})
 
 
 def where(path: str | Path, name: str, key: str) -> tuple[int, str]:

@@ -22,6 +22,7 @@ BACKFILLS = "backfills"
 INCIDENTS = "incidents"
 READERS = "readers"
 OPEN_DEAD_LETTERS = "open_dead_letters"
+AUDIT_RESULTS = "audit_results"
 
 PIPELINE_TABLES = (
     CHANGE_EVENTS,
@@ -46,6 +47,7 @@ PIPELINE_TABLES = (
     INCIDENTS,
     READERS,
     OPEN_DEAD_LETTERS,
+    AUDIT_RESULTS,
 )
 """The system tables, which every pipeline has; a target may not have one of these names."""
 
@@ -177,6 +179,11 @@ def is_backfill_dag(dag_id: str) -> bool:
 def load_dag_id(pipeline: str) -> str:
     """Return the id of the DAG that loads tables of a pipeline from a snapshot."""
     return f"{pipeline}_load"
+
+
+def audit_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that compares a pipeline's tables with the live source."""
+    return f"{pipeline}_audit"
 
 
 def dead_letters_dag_id(pipeline: str) -> str:

@@ -154,8 +154,7 @@ def spark_job(
         },
         owner=pipeline.owner,
         execution_timeout=pipeline.timeout,
-        **turn(pipeline, step),
-        **{**retried(pipeline), **more},
+        **{**turn(pipeline, step), **retried(pipeline), **more},
     )
 
 

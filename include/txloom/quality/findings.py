@@ -28,6 +28,7 @@ UNKNOWN_VALUES = "came too late for its history"
 COUNTS_CHANGED = "counts changed after release"
 RUNS_OVERLAP = "two producer runs overlap"
 TAKEN_TWICE = "snapshot was taken twice"
+DIFFERS = "differs from the source"
 
 HINTS = {
     ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
@@ -73,6 +74,8 @@ HINTS = {
     "compare the table with the source, or load a snapshot of it (jobs/load_snapshot.py).",
     TAKEN_TWICE: "The connector began its snapshot anew at the position of the one before, and rows of a table "
     "without a key cannot be told apart: some are there twice. Load a snapshot of the table (jobs/load_snapshot.py).",
+    DIFFERS: "An audit compared the table with the database at one moment and found other rows, which audit_results "
+    "lists. Find out since when (txloom explain), load a snapshot of it (jobs/load_snapshot.py), audit it again.",
     RUNS_OVERLAP: "The producer restarted inside the transaction and sent rows of it again: nothing is missing, and "
     "there is nothing to do.",
 }
@@ -82,7 +85,7 @@ GOLDENGATE_HINTS = {
 }
 """Hints that name settings of a GoldenGate producer; other producers do not have these settings."""
 NEEDS_SNAPSHOT = frozenset(
-    (RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNKNOWN_VALUES, TWO_RUNS, COUNTS_CHANGED, TAKEN_TWICE)
+    (RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNKNOWN_VALUES, TWO_RUNS, COUNTS_CHANGED, TAKEN_TWICE, DIFFERS)
 )
 OF_TRANSACTION = frozenset((TWO_RUNS, RUNS_OVERLAP, COUNTS_CHANGED))
 """Findings about one transaction: an open one says nothing about another transaction on the same table."""

@@ -360,6 +360,40 @@ READERS = arrow_schema(
 )
 """Who reads which cut, and until when vacuum keeps it for them; of each (reader, cut) the newest row holds."""
 
+AUDIT_DIFFERENCE = pa.struct(
+    [
+        ("key", pa.map_(pa.string(), pa.string())),
+        ("kind", pa.string()),
+        ("column", pa.string()),
+        ("lake", pa.string()),
+        ("source", pa.string()),
+        ("csn", pa.int64()),
+    ]
+)
+AUDIT_RESULTS = arrow_schema(
+    [
+        ("run_id", pa.string()),
+        ("at", INSTANT),
+        ("table", pa.string()),
+        ("verdict", pa.string()),
+        ("rows", pa.int64()),
+        ("differing", pa.int64()),
+        ("unsettled", pa.int64()),
+        ("source_position", pa.int64()),
+        ("cut_id", pa.int64()),
+        ("valid_through", pa.int64()),
+        ("source_seconds", pa.float64()),
+        ("differences", pa.list_(AUDIT_DIFFERENCE)),
+    ]
+)
+"""What an audit found in a table: how many rows the source has, how many differ, and the first of these.
+
+verdict: equal; different; behind (the lake did not reach the moment of the database's snapshot in time, so that what
+differs may be on its way); unsettled (rows that differ were being changed at every look). A difference is one for each
+column of a row, with canonical texts (`txloom.current.equality`); kind: missing, extra (the source has no such row) or
+changed; csn: of the newest change that the lake has of the row.
+"""
+
 GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])
 AMENDED = pa.struct([("cut_id", pa.int64()), ("xid", pa.string()), ("csn", pa.int64())])
 CUTS = arrow_schema(

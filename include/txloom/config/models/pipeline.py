@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, WrapValidator
 
 from txloom.config import names
 from txloom.config.models.alerts import Alerts
+from txloom.config.models.audit import Audit
 from txloom.config.models.base import Model
 from txloom.config.models.column_types import ColumnType
 from txloom.config.models.expectations import Expectation, Judge
@@ -285,6 +286,7 @@ class Pipeline(Model):
     alerts: Annotated[Alerts | None, Field(description="What is an incident, and who is notified")] = None
     maintenance: Annotated[Maintenance, Field(description="How the tables are kept in shape")] = Maintenance()
     spark: Annotated[Spark, Field(description="Where the jobs run, and with how much")] = Spark()
+    audit: Annotated[Audit | None, Field(description="How the lake is compared with the live source")] = None
 
     _referenced: frozenset[str] = PrivateAttr(frozenset())
 

@@ -1,0 +1,137 @@
+"""Values as canonical texts: equal values have one text, and different values have different ones.
+
+A decimal is its digits without the point, in the declared scale; a number with a binary point is its bits, so that no
+rounding hides a difference; times are microseconds since 1970, days are days; binary is hexadecimal. Texts are
+themselves, and so are JSON, UUIDs and times of day, which land as the source prints them. The database writes the same
+texts by itself (`txloom.current.equality.postgresql_texts`).
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
+from hashlib import md5
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.arrow_types import AnyArray
+from txloom.config.models.column_types import ColumnType
+
+NULL = "~"
+"""What stands for null: no length begins with it."""
+HALF = 1 << 32
+
+
+def canonical(values: AnyArray, declared: ColumnType, *, padded: bool = False) -> AnyArray:
+    """Return values as canonical texts; null stays null.
+
+    Args:
+        values: of a column with the declared type.
+        declared: the type.
+        padded: whether the source's column pads texts with blanks, which then say nothing.
+    """
+    if declared.element is not None:
+        return _arrays(values, declared.element)
+    if declared.kind == "decimal":
+        return _unscaled(values).cast(pa.string())
+    if declared.kind in ("double", "float"):
+        return _bits(values, np.dtype(np.int64 if declared.kind == "double" else np.int32))
+    if declared.kind == "binary":
+        return pa.array([None if each is None else each.hex() for each in values.to_pylist()], pa.string())
+    if declared.kind == "boolean":
+        return cast("AnyArray", pc.if_else(values, pa.scalar("t"), pa.scalar("f")))
+    if declared.kind == "date":
+        return values.cast(pa.int32()).cast(pa.string())
+    if declared.kind in ("timestamp", "timestamptz"):
+        return values.cast(pa.timestamp("us", getattr(values.type, "tz", None))).cast(pa.int64()).cast(pa.string())
+    texts = values.cast(pa.string())
+    return pc.utf8_rtrim(texts, characters=" ") if padded else texts
+
+
+def readable(text: str | None, declared: ColumnType) -> str | None:
+    """Return a canonical text as people write the value; arrays stay as they are.
+
+    >>> readable("30001", ColumnType("decimal", 20, 4)), readable("-1", ColumnType("date"))
+    ('3.0001', '1969-12-31')
+    >>> readable("4609112532926033335", ColumnType("double")), readable("500000", ColumnType("timestamptz"))
+    ('1.4285714285714286', '1970-01-01 00:00:00.500000+00:00')
+    """
+    if text is None or not text.lstrip("-").isdigit():
+        return text
+    kind, number = declared.kind, int(text)
+    if kind == "decimal":
+        return format(Decimal(number).scaleb(-declared.scale, Context(prec=60)), "f")
+    if kind in ("double", "float"):
+        return str(
+            np.array(number, np.int64 if kind == "double" else np.int32).view(f"f{8 if kind == 'double' else 4}")
+        )
+    try:
+        if kind == "date":
+            return (date(1970, 1, 1) + timedelta(number)).isoformat()
+        if kind in ("timestamp", "timestamptz"):
+            begin = datetime(1970, 1, 1, tzinfo=UTC if kind == "timestamptz" else None)
+            return str(begin + timedelta(microseconds=number))
+    except OverflowError:
+        return text
+    return text
+
+
+def row_texts(columns: Sequence[AnyArray]) -> AnyArray:
+    """Return one text for each row: every canonical text with its length in bytes before it, NULL for null.
+
+    >>> row_texts([pa.array(["ab", None]), pa.array(["", "ž"])]).to_pylist()
+    ['2:ab0:', '~2:ž']
+    """
+    joined: AnyArray = pc.binary_join_element_wise(*map(_measured, columns), "")  # type: ignore[call-overload]
+    return joined
+
+
+def digests(texts: AnyArray) -> "np.ndarray[Any, np.dtype[np.int64]]":
+    """Return a digest of each text: the first 64 bits of its MD5, as a signed integer.
+
+    It finds differences that happen, not ones that somebody constructs.
+    """
+    rows = cast("list[bytes]", texts.cast(pa.binary()).to_pylist())
+    first = b"".join([md5(row, usedforsecurity=False).digest()[:8] for row in rows])
+    return np.frombuffer(first, ">i8").astype(np.int64)
+
+
+def total(some: "np.ndarray[Any, np.dtype[np.int64]]") -> int:
+    """Return the exact sum of digests, which no order changes.
+
+    >>> total(np.array([2**63 - 1, 2**63 - 1, -5], np.int64)) == 2**64 - 7
+    True
+    """
+    return int((some >> 32).sum()) * HALF + int((some & (HALF - 1)).sum())
+
+
+def _measured(texts: AnyArray) -> AnyArray:
+    parts: Any = (pc.binary_length(cast("pa.StringArray", texts)).cast(pa.string()), texts, pa.scalar(":"))
+    measured: Any = pc.binary_join_element_wise(*parts)
+    return cast("AnyArray", pc.fill_null(measured, NULL))
+
+
+def _unscaled(values: AnyArray) -> AnyArray:
+    """Return decimals without their point: the same digits with scale 0."""
+    whole = pa.decimal128(values.type.precision, 0)
+    return pa.Array.from_buffers(whole, len(values), values.buffers(), offset=values.offset)
+
+
+def _bits(values: AnyArray, kind: "np.dtype[Any]") -> AnyArray:
+    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+    bits = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers).view(kind)
+    texts = pa.array(bits).cast(pa.string())
+    return cast("AnyArray", pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string())))
+
+
+def _arrays(values: AnyArray, element: ColumnType) -> AnyArray:
+    """Return each list as the row text of its elements."""
+    texts = cast("list[str]", _measured(canonical(pc.list_flatten(values), element)).to_pylist())
+    lengths = pc.list_value_length(values).to_pylist()
+    made, at = list[str | None](), 0
+    for length in lengths:
+        made.append(None if length is None else "".join(texts[at : at + length]))
+        at += length or 0
+    return pa.array(made, pa.string())

@@ -1,0 +1,50 @@
+"""The same texts as `canonical_texts`, written by PostgreSQL, so that only their digests have to be read."""
+
+from collections.abc import Sequence
+
+from txloom.config.models.column_types import ColumnType
+from txloom.current.equality.canonical_texts import NULL
+
+
+def canonical(value: str, declared: ColumnType) -> str:
+    """Return the SQL expression of a value's canonical text.
+
+    Args:
+        value: a SQL expression.
+        declared: the type that the column has in the lake.
+
+    >>> canonical("x", ColumnType("decimal", 20, 4))
+    'trim_scale(x::numeric * 1e4)::text'
+    """
+    kind = declared.kind
+    if declared.element is not None:
+        element = canonical("e", declared.element)
+        each = f"case when t is null then '{NULL}' else octet_length(t) || ':' || t end"
+        texts = f"select {element} as t, n from unnest({value}) with ordinality as u(e, n)"
+        joined = f"select coalesce(string_agg({each}, '' order by n), '') from ({texts}) a"
+        return f"case when {value} is not null then ({joined}) end"
+    if kind == "decimal":
+        return f"trim_scale({value}::numeric * 1e{declared.scale})::text"
+    if kind in ("double", "float"):
+        bits, number, size = ("8", "bigint", 64) if kind == "double" else ("4", "int", 32)
+        return f"('x' || encode(float{bits}send({value}::float{bits}), 'hex'))::bit({size})::{number}::text"
+    if kind == "binary":
+        return f"encode({value}, 'hex')"
+    if kind == "boolean":
+        return f"case when {value} then 't' when not {value} then 'f' end"
+    if kind == "date":
+        return f"case when isfinite({value}) then ({value} - date '1970-01-01')::text else {value}::text end"
+    if kind in ("timestamp", "timestamptz"):
+        micros = f"(extract(epoch from {value}) * 1000000)::bigint::text"
+        return f"case when isfinite({value}) then {micros} else {value}::text end"
+    return f"{value}::text"
+
+
+def row_digest(texts: Sequence[str]) -> str:
+    """Return the SQL expression of a row's digest, of the columns with its canonical texts.
+
+    >>> row_digest(["c0"])
+    "('x' || substr(md5(concat(coalesce(octet_length(c0) || ':' || c0, '~'))), 1, 16))::bit(64)::bigint"
+    """
+    measured = ", ".join(f"coalesce(octet_length({text}) || ':' || {text}, '{NULL}')" for text in texts)
+    return f"('x' || substr(md5(concat({measured})), 1, 16))::bit(64)::bigint"

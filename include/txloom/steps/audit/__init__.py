@@ -1,0 +1,1 @@
+"""audit: is the lake equal to the source?"""

@@ -1,0 +1,127 @@
+"""A current table as an audit compares it: keys in order, and a digest of each row."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.arrow_types import AnyArray
+from txloom.config.models.pipeline import Column
+from txloom.current.equality.canonical_texts import canonical, digests, row_texts, total
+from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.read_session import opened
+from txloom.storage.delta.sql import sql_name
+from txloom.storage.paths import TablePaths
+from txloom.storage.targets.row_tables import RowTable
+
+CSN = "_txloom_csn"
+RANGE_ROWS = 20_000
+"""Rows of a key range."""
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LakeRows:
+    """The rows of a current table at one version, ordered by key.
+
+    Args:
+        keys: the key's columns.
+        digests: of the rows.
+        columns: the declared columns of the key.
+        padded: columns whose texts the source pads with blanks.
+    """
+
+    keys: pa.Table
+    digests: "np.ndarray[Any, np.dtype[np.int64]]"
+    columns: Sequence[Column]
+    padded: Collection[str]
+
+    @property
+    def ranges(self) -> Iterator["LakeRows"]:
+        """The rows in ranges of RANGE_ROWS; at least one."""
+        for start in range(0, max(1, self.keys.num_rows), RANGE_ROWS):
+            end = start + RANGE_ROWS
+            yield replace(self, keys=self.keys.slice(start, RANGE_ROWS), digests=self.digests[start:end])
+
+    @property
+    def first(self) -> tuple[Any, ...]:
+        """The values of the lowest key; () without rows."""
+        return tuple(self.keys.slice(0, 1).to_pylist()[0].values()) if self.keys.num_rows else ()
+
+    @property
+    def summed(self) -> tuple[int, int]:
+        """How many rows there are, and the sum of their digests."""
+        return self.keys.num_rows, total(self.digests)
+
+    def by_key(self) -> dict[Key, tuple[tuple[Any, ...], int]]:
+        """Return the key's values and the digest of each row by its canonical key."""
+        texts = [each.to_pylist() for each in _texts(self.keys, self.columns, self.padded)]
+        values = [tuple(row.values()) for row in self.keys.to_pylist()]
+        return dict(zip(zip(*texts, strict=True), zip(values, self.digests.tolist(), strict=True), strict=True))
+
+
+def lake_rows(paths: TablePaths, row_table: RowTable, version: int, padded: Collection[str]) -> LakeRows:
+    """Read a current table at a version, part by part: of each row its key and its digest are kept.
+
+    padded: columns whose texts the source pads with blanks.
+    """
+    columns, width = audited(row_table), len(row_table.key)
+    read = ", ".join(sql_name(column.name) for column in columns)
+    keys = list[pa.Table]()
+    made = list["np.ndarray[Any, np.dtype[np.int64]]"]()
+    for rows in arrow_tables.batches({"t": opened(paths.table(row_table.current), version)}, f"select {read} from t"):
+        made.append(digests(row_texts(_texts(rows, columns, padded))))
+        keys.append(rows.select(list(row_table.key)))
+    every = pa.concat_tables(keys) if keys else pa.table({name: pa.array([], pa.null()) for name in row_table.key})
+    order = pc.sort_indices(every, [(name, "ascending") for name in row_table.key])
+    in_order = np.concatenate([*made, np.zeros(0, np.int64)])[order.to_numpy()]
+    return LakeRows(every.take(order), in_order, columns[:width], padded)
+
+
+def rows_at(
+    paths: TablePaths, row_table: RowTable, version: int, keys: Mapping[Key, tuple[Any, ...]], padded: Collection[str]
+) -> dict[Key, tuple[tuple[str | None, ...], int]]:
+    """Return the canonical texts of some rows at a version, and the csn of their newest change, by canonical key.
+
+    keys: the keys' values by their canonical keys, which are those of the lake, or texts of the source.
+    """
+    columns, width = audited(row_table), len(row_table.key)
+    read = ", ".join([*(sql_name(column.name) for column in columns), CSN])
+    there, firsts = dict[Key, tuple[tuple[str | None, ...], int]](), pa.array([key[0] for key in keys], pa.string())
+    table = opened(paths.table(row_table.current), version)
+    for rows in arrow_tables.batches({"t": table}, f"select {read} from t"):
+        (first,) = _texts(rows, columns[:1], padded)
+        some = rows.filter(pc.is_in(first, firsts))
+        texts = zip(*(column.to_pylist() for column in _texts(some, columns, padded)), strict=True)
+        for row, csn in zip(texts, cast("list[int]", some.column(CSN).to_pylist()), strict=True):
+            if row[:width] in keys:
+                there[row[:width]] = (row, csn)
+    return there
+
+
+def changed_keys(changes: pa.Table, row_table: RowTable, padded: Collection[str]) -> set[Key] | None:
+    """Return the canonical keys that rows had before and after changes; None: of all rows, because of a truncate."""
+    if "T" in changes.column("_txloom_op").to_pylist():
+        return None
+    columns, keys = audited(row_table)[: len(row_table.key)], set[Key]()
+    before = {name: pc.struct_field(changes.column("_txloom_before"), [name]) for name in row_table.key}
+    for image in (changes.select(list(row_table.key)), pa.table(before)):
+        texts = zip(*(column.to_pylist() for column in _texts(image, columns, padded)), strict=True)
+        keys |= {key for key in texts if None not in key}
+    return keys
+
+
+def audited(row_table: RowTable) -> list[Column]:
+    """Return the declared columns of a table in the order in which an audit writes them: the key's first."""
+    table = row_table.table
+    return [*(table.column(name) for name in table.key), *(c for c in table.columns if c.name not in table.key)]
+
+
+def _texts(rows: pa.Table, columns: Sequence[Column], padded: Collection[str]) -> list[AnyArray]:
+    return [
+        canonical(rows.column(column.name).combine_chunks(), column.type, padded=column.name in padded)
+        for column in columns
+    ]

@@ -1,0 +1,291 @@
+"""The audit of a lake beside a live PostgreSQL: every planted difference is named, and nothing else is."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psycopg2
+import pytest
+from deltalake import DeltaTable
+
+from called import step_of
+from lake import Lake
+from services.postgres import Postgres
+from services.process import wait_until
+from txloom.config import load
+from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.steps.audit.audit import Choice, audit
+from txloom.storage.checks.findings import open_findings
+from txloom.storage.paths import TablePaths
+
+ROWS = 3_000
+SCHEMA = f"""
+    CREATE TABLE orders (id bigint PRIMARY KEY, note text, amount numeric(20,4), at timestamptz, day date,
+        weight float8, ok boolean, raw bytea, doc jsonb, tags text[], code char(4), at_time time, uid uuid);
+    CREATE TABLE lines (place text, line int, qty numeric(38,10), PRIMARY KEY (place, line));
+    CREATE TABLE visits (note text);
+    SELECT pg_create_logical_replication_slot('audited', 'wal2json');
+    INSERT INTO orders SELECT n, 'ž' || n, n / 3.0, timestamptz '2026-03-29 00:59:59.5+00' + n * interval '1 s',
+        '1969-12-31', n / 7.0, n % 2 = 0, decode('00ff', 'hex'), '{{"a": 1}}', '{{a,NULL,"b c"}}', 'ab', '23:59:59.5',
+        gen_random_uuid() FROM generate_series(1, {ROWS}) n;
+    INSERT INTO lines SELECT 'Läge ' || n % 40, n, n / 3.0 FROM generate_series(1, 200) n;
+"""
+DECLARED = """
+name: shop
+source: {{format: wal2json, files: {{path: {inbox}}}}}
+completeness: {{rule: markers, patience: 2h}}
+tables:
+  - name: orders
+    source: public.orders
+    key: [id]
+    columns: {{id: long, note: string, amount: 'decimal(20,4)', at: timestamptz, day: date, weight: double, ok: boolean,
+               raw: binary, doc: json, tags: array<string>, code: string, at_time: time, uid: uuid}}
+  - name: lines
+    source: PUBLIC.LINES
+    key: [place, line]
+    columns: {{place: string, line: int, qty: 'decimal(38,10)'}}
+  - {{name: visits, source: public.visits, key: none, columns: {{note: string}}}}
+targets: {{mirrors: ["*"]}}
+audit: {{connection: shop_db, wait: 1s}}
+"""
+SLOT = """
+    SELECT data FROM pg_logical_slot_get_changes('audited', NULL, NULL, 'format-version', '2', 'include-xids', '1',
+        'include-lsn', '1', 'include-timestamp', '1')
+"""
+
+
+class Shop(Lake):
+    """A lake that is fed by a slot of a live database."""
+
+    def __init__(self, spark: Any, folder: Path, postgres: Postgres, database: str) -> None:
+        self.host, self.port = postgres.address.split(":")
+        self.database, self.files = database, 0
+        (folder / "inbox" / "shop").mkdir(parents=True)
+        (folder / "shop.yaml").write_text(DECLARED.format(inbox=folder / "inbox"))
+        super().__init__(spark, folder, load(folder / "shop.yaml", connected=False))
+
+    def connection(self, commit: str = "local") -> Any:
+        """Open a connection; commit: whether a commit waits for the disk and a standby."""
+        about = {"user": "postgres", "dbname": self.database, "options": f"-c synchronous_commit={commit}"}
+        made = psycopg2.connect(host=self.host, port=self.port, **about)
+        made.autocommit = True
+        return made
+
+    def sql(self, statement: str, commit: str = "local") -> list[tuple[Any, ...]]:
+        with self.connection(commit).cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def deliver_changes(self) -> None:
+        """Take what the slot has, and run a cycle."""
+        lines = [row[0] for row in self.sql(SLOT)]
+        self.files += 1
+        (self.folder / "inbox" / "shop" / f"{self.files:04}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        self.run()
+
+    def caught_up(self) -> None:
+        """Let the source say something more, so that the lake shows all that came before."""
+        self.sql("INSERT INTO visits VALUES ('heartbeat')")
+        self.deliver_changes()
+
+    def audit(self, **choice: Any) -> dict[str, Any]:
+        return dict(audit(step_of(self.pipeline, self.warehouse, f"audit-{self.runs}"), Choice(**choice)))
+
+    @contextmanager
+    def cycles(self) -> Iterator[None]:
+        """Run cycles while a block runs, as a schedule does."""
+        done, failed = threading.Event(), list[BaseException]()
+
+        def deliver() -> None:
+            try:
+                while not done.is_set():
+                    self.deliver_changes()
+            except BaseException as error:  # noqa: BLE001  (a thread's error is the test's)
+                failed.append(error)
+
+        thread = threading.Thread(target=deliver)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+        assert not failed
+
+    def audit_live(self, **choice: Any) -> dict[str, Any]:
+        """Audit while cycles run."""
+        with self.cycles():
+            return self.audit(wait=timedelta(seconds=120), **choice)
+
+    def results(self) -> dict[str, Any]:
+        """Return the newest result of each table."""
+        rows = self.query("audit_results", "select * from t order by at")
+        return {row["table"]: row for row in rows}
+
+    def differences(self, table: str) -> set[tuple[Any, ...]]:
+        listed = self.results()[table]["differences"]
+        return {(tuple(dict(d["key"]).values()), d["kind"], d["column"], d["lake"], d["source"]) for d in listed}
+
+
+@pytest.fixture
+def shop(
+    spark: Any, postgres: Postgres, wal2json: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Shop]:
+    postgres.fresh_database("audited", SCHEMA)
+    made = Shop(spark, tmp_path, postgres, "audited")
+    fields = {
+        "conn_type": "postgres",
+        "host": made.host,
+        "port": int(made.port),
+        "login": "postgres",
+        "schema": "audited",
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps(fields))
+    made.caught_up()
+    yield made
+    made.sql("SELECT pg_drop_replication_slot('audited')")
+
+
+def test_a_lake_that_equals_the_source_is_equal_row_by_row(shop: Shop) -> None:
+    counts = shop.audit()
+    assert (counts["tables"], counts["rows"], counts["differing"]) == (2, ROWS + 200, 0)
+    assert {name: (row["verdict"], row["rows"]) for name, row in shop.results().items()} == {
+        "orders": ("equal", ROWS), "lines": ("equal", 200)
+    }  # fmt: skip
+    assert counts["source_rows"] == ROWS + 200, "digests alone were read"
+    assert open_findings(TablePaths(shop.warehouse, "shop")) == []
+
+
+def test_every_planted_difference_is_named_with_its_column_and_both_values(shop: Shop) -> None:
+    orders, lines = DeltaTable(shop.path("orders")), DeltaTable(shop.path("lines"))
+    planted = {
+        (7, "note", "'other'"): ("other", "ž7"),
+        (8, "note", "null"): (None, "ž8"),
+        (9, "amount", "3.0001"): ("3.0001", "3.0000"),
+        (10, "weight", "1.4285714285714288"): ("1.4285714285714288", "1.4285714285714286"),
+        (11, "ok", "true"): ("t", "f"),
+        (12, "day", "date '1970-01-01'"): ("1970-01-01", "1969-12-31"),
+        (13, "tags", "make_array('a', 'b')"): ("1:a1:b", "1:a~3:b c"),
+        (14, "code", "'cd'"): ("cd", "ab"),
+        (15, "raw", "X'00fe'"): ("00fe", "00ff"),
+        (16, "doc", "'{}'"): ("{}", '{"a": 1}'),
+        (17, "at_time", "'23:59:59'"): ("23:59:59", "23:59:59.5"),
+        (ROWS, "note", "''"): ("", f"ž{ROWS}"),
+    }
+    for key, column, value in planted:
+        orders.update(predicate=f"id = {key}", updates={column: value})
+    orders.delete("id in (1, 20)")
+    lines.delete("place = 'Läge 3' and line = 83")
+    shop.sql(
+        "ALTER TABLE orders DISABLE TRIGGER ALL; DELETE FROM lines WHERE line = 84; DELETE FROM orders WHERE id = 21"
+    )
+    shop.sql(SLOT)
+    shop.sql("UPDATE orders SET id = 90000 WHERE id = 22")
+    shop.sql(SLOT)
+    expected = {((str(key),), "changed", column) for key, column, _ in planted}
+    expected |= {(("1",), "missing", None), (("20",), "missing", None), (("21",), "extra", None)}
+    expected |= {(("22",), "extra", None), (("90000",), "missing", None)}
+    counts = shop.audit_live()
+    assert {difference[:3] for difference in shop.differences("orders")} == expected
+    values = {(int(d[0][0]), d[2]): d[3:] for d in shop.differences("orders")}
+    assert {(key, column): values[key, column] for key, column, _ in planted} == {
+        (key, column): both for (key, column, _), both in planted.items()
+    }
+    assert shop.differences("lines") == {
+        (("Läge 3", "83"), "missing", None, None, None), (("Läge 4", "84"), "extra", None, None, None)
+    }  # fmt: skip
+    assert counts["differing"] == len(expected) + 2
+    (lines_finding, orders_finding) = sorted(
+        open_findings(TablePaths(shop.warehouse, "shop")), key=lambda row: row["table"]
+    )
+    assert orders_finding["code"] == "differs from the source" and orders_finding["needs_snapshot"]
+    assert "17 of 2999 rows differ" in orders_finding["evidence"] and lines_finding["table"] == "lines"
+    shop.audit_live()
+    assert len(open_findings(TablePaths(shop.warehouse, "shop"))) == 2, "a finding is open once"
+
+
+@pytest.mark.long
+def test_nothing_is_reported_while_the_source_is_written_to(shop: Shop) -> None:
+    done = threading.Event()
+
+    def write() -> None:
+        chance, connection = Random(7), shop.connection()
+        with connection.cursor() as cursor:
+            while not done.is_set():
+                key = chance.randint(1, ROWS)
+                cursor.execute(f"UPDATE orders SET note = note || 'x', amount = amount + 1 WHERE id = {key}")
+                cursor.execute(f"DELETE FROM orders WHERE id = {key + 1}")
+                cursor.execute(f"UPDATE orders SET id = {10_000 + chance.randint(1, 10**9)} WHERE id = {key + 2}")
+                time.sleep(0.01)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        seen = [shop.audit_live() for _ in range(2)]
+    finally:
+        done.set()
+        writer.join()
+    assert [(each["differing"], each["behind"]) for each in seen] == [(0, 0)] * 2
+    assert open_findings(TablePaths(shop.warehouse, "shop")) == []
+
+
+def test_a_commit_that_is_in_the_log_and_not_visible_yet_is_no_difference(shop: Shop) -> None:
+    """With synchronous replication a commit is decoded while the database still waits for a standby with it."""
+    shop.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    shop.sql("SELECT pg_reload_conf()")
+    waiting = threading.Thread(target=shop.sql, args=("UPDATE orders SET note = 'decoded' WHERE id = 3", "on"))
+    try:
+        waiting.start()
+        with shop.cycles():
+            wait_until(lambda: ("decoded",) in [(r["note"],) for r in shop.rows("orders")], "the lake to show it", 60)
+        assert shop.sql("SELECT note FROM orders WHERE id = 3") == [("ž3",)], "the database does not show it yet"
+        counts = shop.audit_live(tables=["orders"])
+        assert (counts["differing"], counts["unsettled"], counts["behind"]) == (0, 1, 0)
+    finally:
+        shop.sql("ALTER SYSTEM RESET synchronous_standby_names")
+        shop.sql("SELECT pg_reload_conf()")
+        waiting.join()
+    assert open_findings(TablePaths(shop.warehouse, "shop")) == []
+    assert shop.audit_live(tables=["orders"])["unsettled"] == 0
+
+
+def test_rows_that_are_on_their_way_are_behind_and_no_finding(shop: Shop) -> None:
+    shop.sql("UPDATE orders SET note = 'late' WHERE id < 4")
+    counts = shop.audit()
+    assert (counts["differing"], counts["behind"]) == (0, 3) or counts["unsettled"] == 3
+    assert shop.results()["orders"]["verdict"] == "behind"
+    assert open_findings(TablePaths(shop.warehouse, "shop")) == []
+
+
+def test_a_finding_closes_when_an_audit_finds_all_equal(shop: Shop) -> None:
+    DeltaTable(shop.path("orders")).update(predicate="id = 5", updates={"note": "'planted'"})
+    shop.audit_live()
+    assert [row["table"] for row in open_findings(TablePaths(shop.warehouse, "shop"))] == ["orders"]
+    DeltaTable(shop.path("orders")).update(predicate="id = 5", updates={"note": "'ž5'"})
+    shop.audit_live(tables=["orders"])
+    assert open_findings(TablePaths(shop.warehouse, "shop")) == []
+
+
+def test_what_cannot_be_compared_is_named(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match="no table elsewhere is in the lake; it has lines, orders, visits"):
+        shop.audit(tables=["elsewhere"])
+    shop.sql("ALTER TABLE lines RENAME COLUMN qty TO quantity")
+    with pytest.raises(ConfigurationError, match=r"lines: PUBLIC.LINES has no column qty in the database"):
+        shop.audit()
+    shop.sql("ALTER TABLE lines RENAME TO elsewhere")
+    with pytest.raises(ConfigurationError, match=r"lines: expected one table PUBLIC.LINES in the database, found none"):
+        shop.audit()
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps({"conn_type": "postgres", "host": "127.0.0.1", "port": 1}))
+    with pytest.raises(SourceUnavailable, match="no connection to the database: "):
+        shop.audit()
+    shop.pipeline = shop.pipeline.model_copy(update={"audit": None})
+    with pytest.raises(ConfigurationError, match="shop declares no database to compare with: add `audit: "):
+        shop.audit()
+    assert os.environ["AIRFLOW_CONN_SHOP_DB"]
