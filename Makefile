@@ -61,7 +61,7 @@ LIVED = tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/t
 lived: services ## approvals and backfills by people, in a real Airflow (about 25 minutes; not part of test)
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 $(LIVED)
 
-cluster: services ## a cluster of Spark with lakes on S3 and HDFS, an Airflow on PostgreSQL, lost workers, 50 races (half an hour)
+cluster: services ## a cluster of Spark with lakes on S3 and HDFS: four pipelines in an Airflow on PostgreSQL, lost workers, 50 races (two hours)
 	@TXLOOM_RACES=50 AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/cluster tests/storage/stores
 
 bench: setup ## measure every part beside its limit (PARTS="merge first_load": some of them; see tests/benchmarks/run.py)
