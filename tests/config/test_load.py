@@ -85,7 +85,7 @@ def test_an_empty_file_is_refused(declared: Declared, text: str) -> None:
 def test_a_list_is_no_declaration(declared: Declared) -> None:
     assert message(declared(text="- name: shop\n")) == (
         "shop.yaml:1: found a list, expected a mapping with name, description, owner, schedule, after, start_date, "
-        "timeout, source, completeness, tables, targets, expectations, judge, alerts, maintenance and spark."
+        "timeout, source, completeness, tables, targets, expectations, judge, alerts, maintenance, spark and audit."
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, time
 from decimal import Context, Decimal
 from typing import Any
@@ -68,7 +69,7 @@ def connection(postgres: Postgres) -> Iterator[Any]:
     columns = ", ".join(f'"{name}" {kind}' for name, (kind, _) in (VALUES | PRINTED).items())
     postgres.fresh_database("equality", f"CREATE TABLE t (n int, {columns})")
     host, port = postgres.address.split(":")
-    with psycopg2.connect(host=host, port=port, user="postgres", dbname="equality") as made:
+    with closing(psycopg2.connect(host=host, port=port, user="postgres", dbname="equality")) as made:
         made.autocommit = True
         yield made
 
@@ -76,7 +77,7 @@ def connection(postgres: Postgres) -> Iterator[Any]:
 def sent(value: Any) -> Any:
     if isinstance(value, dict):
         return json.dumps(value)
-    return str(value) if isinstance(value, UUID | time) else value
+    return str(value) if isinstance(value, UUID | time | float) else value
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -86,7 +87,7 @@ def test_the_database_writes_the_same_texts(connection: Any, rows: list[dict[str
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE t")
         columns = ", ".join(f'"{name}"' for name in names)
-        casts = ", ".join(f"%s::{(VALUES | PRINTED)[name][0]}" for name in names)
+        casts = ", ".join(f"cast(%s as {(VALUES | PRINTED)[name][0]})" for name in names)
         for number, row in enumerate(rows):
             cursor.execute(
                 f"INSERT INTO t (n, {columns}) VALUES ({number}, {casts})", [sent(row[name]) for name in names]

@@ -26,6 +26,7 @@ from txloom.storage.checks.findings import open_findings
 from txloom.storage.paths import TablePaths
 
 ROWS = 3_000
+LOWEST = -(2**63)
 SCHEMA = f"""
     CREATE TABLE orders (id bigint PRIMARY KEY, note text, amount numeric(20,4), at timestamptz, day date,
         weight float8, ok boolean, raw bytea, doc jsonb, tags text[], code char(4), at_time time, uid uuid);
@@ -35,6 +36,7 @@ SCHEMA = f"""
     INSERT INTO orders SELECT n, 'ž' || n, n / 3.0, timestamptz '2026-03-29 00:59:59.5+00' + n * interval '1 s',
         '1969-12-31', n / 7.0, n % 2 = 0, decode('00ff', 'hex'), '{{"a": 1}}', '{{a,NULL,"b c"}}', 'ab', '23:59:59.5',
         gen_random_uuid() FROM generate_series(1, {ROWS}) n;
+    INSERT INTO orders (id, note) VALUES ({LOWEST}, 'lowest');
     INSERT INTO lines SELECT 'Läge ' || n % 40, n, n / 3.0 FROM generate_series(1, 200) n;
 """
 DECLARED = """
@@ -155,11 +157,11 @@ def shop(
 
 def test_a_lake_that_equals_the_source_is_equal_row_by_row(shop: Shop) -> None:
     counts = shop.audit()
-    assert (counts["tables"], counts["rows"], counts["differing"]) == (2, ROWS + 200, 0)
+    assert (counts["tables"], counts["rows"], counts["differing"]) == (2, ROWS + 201, 0)
     assert {name: (row["verdict"], row["rows"]) for name, row in shop.results().items()} == {
-        "orders": ("equal", ROWS), "lines": ("equal", 200)
+        "orders": ("equal", ROWS + 1), "lines": ("equal", 200)
     }  # fmt: skip
-    assert counts["source_rows"] == ROWS + 200, "digests alone were read"
+    assert counts["source_rows"] == ROWS + 201, "digests alone were read"
     assert open_findings(TablePaths(shop.warehouse, "shop")) == []
 
 
@@ -178,6 +180,7 @@ def test_every_planted_difference_is_named_with_its_column_and_both_values(shop:
         (16, "doc", "'{}'"): ("{}", '{"a": 1}'),
         (17, "at_time", "'23:59:59'"): ("23:59:59", "23:59:59.5"),
         (ROWS, "note", "''"): ("", f"ž{ROWS}"),
+        (LOWEST, "note", "'low'"): ("low", "lowest"),
     }
     for key, column, value in planted:
         orders.update(predicate=f"id = {key}", updates={column: value})
@@ -206,7 +209,7 @@ def test_every_planted_difference_is_named_with_its_column_and_both_values(shop:
         open_findings(TablePaths(shop.warehouse, "shop")), key=lambda row: row["table"]
     )
     assert orders_finding["code"] == "differs from the source" and orders_finding["needs_snapshot"]
-    assert "17 of 2999 rows differ" in orders_finding["evidence"] and lines_finding["table"] == "lines"
+    assert "18 of 3000 rows differ" in orders_finding["evidence"] and lines_finding["table"] == "lines"
     shop.audit_live()
     assert len(open_findings(TablePaths(shop.warehouse, "shop"))) == 2, "a finding is open once"
 
@@ -257,7 +260,7 @@ def test_a_commit_that_is_in_the_log_and_not_visible_yet_is_no_difference(shop: 
 
 
 def test_rows_that_are_on_their_way_are_behind_and_no_finding(shop: Shop) -> None:
-    shop.sql("UPDATE orders SET note = 'late' WHERE id < 4")
+    shop.sql("UPDATE orders SET note = 'late' WHERE id in (1, 2, 3)")
     counts = shop.audit()
     assert (counts["differing"], counts["behind"]) == (0, 3) or counts["unsettled"] == 3
     assert shop.results()["orders"]["verdict"] == "behind"

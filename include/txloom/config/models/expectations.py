@@ -32,6 +32,7 @@ FindingCode = Literal[
     "counts changed after release",
     "two producer runs overlap",
     "snapshot was taken twice",
+    "differs from the source",
 ]
 """The codes of `txloom.quality.findings`."""
 

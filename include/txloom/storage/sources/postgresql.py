@@ -96,7 +96,7 @@ class Relation:
     @property
     def values(self) -> str:
         """The place of a key's values in SQL."""
-        return f"({', '.join(f'%s::{kind}' for kind in self.key_types)})"
+        return f"({', '.join(f'cast(%s as {kind})' for kind in self.key_types)})"
 
     def within(self, low: Handle, high: Handle) -> str:
         """Return the condition of a key range; an empty bound is none."""
