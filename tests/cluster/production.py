@@ -1,8 +1,8 @@
 """An Airflow as in production, with four pipelines: the sample, wal2json, Debezium through Kafka, and 65 tables."""
 
-import gzip
 import json
 import time
+from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import yaml
 
 from cluster.sample import OrdersLake, StoredLake
 from cluster.streams import Row, by_debezium, by_wal2json
+from cluster.submitted import works
 from oracle import capture
 from oracle.state import Source
 from services.airflow.instance import Airflow
@@ -29,6 +30,7 @@ LARGE = (1, 2, 30, 65)
 """Tables of the plant that have so many rows that the cluster merges them."""
 PLANT: dict[str, Any] = {
     "name": "plant",
+    "source": {"format": "change_sets", "files": {}},
     "completeness": {"rule": "single"},
     "tables": [
         {
@@ -85,7 +87,7 @@ class Production:
     def _lose(self, worker: Worker, log: Path) -> None:
         """Wait until executors work for a task, let a machine of theirs die, and let another take its place."""
         until = time.monotonic() + 600
-        while not any("tasks are done, " in line and " 0 run" not in line for line in _lines(log)):
+        while not any(map(works, _lines(log))):
             assert time.monotonic() < until, f"nothing ran on the cluster: {_lines(log)[-20:]}"
             time.sleep(0.1)
         worker.die()
@@ -115,20 +117,13 @@ def declare(folder: Path, root: str) -> None:
         examples / "orders.yaml",
         *(examples / "examples" / f"orders_{name}.yaml" for name in ("wal2json", "debezium")),
     )
-    declared: list[Any] = [*(yaml.safe_load(file.read_text()) for file in files), PLANT]
+    declared: list[Any] = [*(yaml.safe_load(file.read_text()) for file in files), deepcopy(PLANT)]
     for each in declared:
         each["schedule"] = None
         each["spark"] = {"connection": "cluster", "executors": 2, "executor_cores": 1, "executor_memory": "1g"}
-        if each["name"] == "plant":
-            each["source"] = {"format": "change_sets", "files": {}}
         if "files" in each["source"]:
             each["source"]["files"]["path"] = StoredLake(root, each["name"]).inbox
         (folder / f"{each['name']}.yaml").write_text(yaml.safe_dump(each, sort_keys=False))
-
-
-def lines_of(file: str) -> list[str]:
-    """Return the messages of a capture; only a line feed ends one."""
-    return gzip.decompress((DATA / file).read_bytes()).decode().split("\n")[:-1]
 
 
 def orders(production: Production) -> OrdersLake:
@@ -143,7 +138,10 @@ def orders(production: Production) -> OrdersLake:
 
 def wal2json(production: Production) -> tuple[OrdersLake, Source]:
     """Run a stream that is cut within a transaction; a worker dies while it is buffered, and one while it is merged."""
-    lake, lines = OrdersLake(production.root, "orders_wal2json"), lines_of("wal2json/from_empty.jsonl.gz")
+    lake, lines = (
+        OrdersLake(production.root, "orders_wal2json"),
+        capture.lines(DATA / "wal2json" / "from_empty.jsonl.gz"),
+    )
     middle = len(lines) // 2
     for number, (part, lost) in enumerate(((lines[:middle], TASKS[1]), (lines[middle:], TASKS[2]))):
         lake.put("shop", f"{number}.jsonl", "".join(f"{line}\n" for line in part).encode())
@@ -155,8 +153,7 @@ def debezium(production: Production, broker: Broker) -> tuple[OrdersLake, Source
     """Run records of topics, each topic cut at a place of its own; the snapshot is shown behind the second part."""
     files = sorted((DATA / "orders" / "debezium").iterdir())
     topics: dict[str, list[Row]] = {
-        file.name.removesuffix(".jsonl.gz"): [json.loads(line) for line in lines_of(f"orders/debezium/{file.name}")]
-        for file in files
+        file.name.removesuffix(".jsonl.gz"): [json.loads(line) for line in capture.lines(file)] for file in files
     }
     for topic, records in topics.items():
         broker.create_topic(topic, max(each["partition"] for each in records) + 1)

@@ -80,3 +80,8 @@ def ended(step: str, process: subprocess.Popen[str]) -> dict[str, str]:
     assert process.returncode == 0, f"{step} ended with {process.returncode}:\n{said[-4000:]}"
     (last,) = [line for line in said.splitlines() if line.startswith(f"txloom {step}: ")]
     return dict(re.findall(r"(\S+)=(\S+)", last))
+
+
+def works(line: str) -> bool:
+    """Say whether a line of a job's log tells that executors work for it."""
+    return "tasks are done, " in line and " 0 run" not in line

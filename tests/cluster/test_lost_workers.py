@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.sample import OrdersLake
-from cluster.submitted import CYCLE, SMALL, Jobs, ended
+from cluster.submitted import CYCLE, SMALL, Jobs, ended, works
 from oracle import capture
 from services.cluster.s3 import S3
 from services.cluster.standalone import Cluster
@@ -32,7 +32,7 @@ def working(lines: Iterator[str]) -> None:
     said = list[str]()
     for line in lines:
         said.append(line)
-        if "tasks are done" in line and " 0 run" not in line:
+        if works(line):
             return
     raise AssertionError(f"the job ended before any task ran: {said[-20:]}")
 

@@ -43,23 +43,24 @@ def written(rows: pa.Table, columns: Sequence[str]) -> pa.BinaryArray:
     >>> written(pa.table({"a": ["x", ""], "b": [None, 12]}), ["a", "b"]).to_pylist()
     [b'1:x-', b'0:2:12']
     """
-    parts = [_measured(_bytes(rows.column(name).combine_chunks())) for name in columns]
+    parts = [measured(_bytes(rows.column(name).combine_chunks())) for name in columns]
     if not parts:
         return pa.array([b""] * rows.num_rows, pa.binary())
-    return _joined(parts)
+    return joined(parts)
 
 
-def _joined(parts: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
+def joined(parts: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
+    """Return what stands side by side in one row after the other."""
     # The stubs do not know that a scalar may stand among the arrays.
-    joined: pa.BinaryArray = pc.binary_join_element_wise(*parts, NOTHING)  # type: ignore[call-overload]
-    return joined
+    whole: pa.BinaryArray = pc.binary_join_element_wise(*parts, NOTHING)  # type: ignore[call-overload]
+    return whole
 
 
-def _measured(values: pa.BinaryArray) -> pa.BinaryArray:
-    """Return values with their length before them; null becomes a mark that no value begins with."""
+def measured(values: pa.BinaryArray, null: "pa.BinaryScalar" = NULL) -> pa.BinaryArray:
+    """Return values with their length before them; null becomes a mark that no length begins with."""
     lengths = pc.binary_length(values).cast(pa.string()).cast(pa.binary())
-    measured = pc.binary_join_element_wise(lengths, values, COLON)  # type: ignore[call-overload]  # as above
-    return cast("pa.BinaryArray", pc.coalesce(measured, NULL))
+    known = pc.binary_join_element_wise(lengths, values, COLON)  # type: ignore[call-overload]  # as above
+    return cast("pa.BinaryArray", pc.coalesce(known, null))
 
 
 def _bytes(values: AnyArray) -> pa.BinaryArray:
@@ -68,7 +69,8 @@ def _bytes(values: AnyArray) -> pa.BinaryArray:
     if pa.types.is_binary(kind):
         return cast("pa.BinaryArray", values)
     if pa.types.is_list(kind):
-        return _lists(cast("Lists", values))
+        lists = cast("Lists", values)
+        return lists_of(lists, measured(_bytes(lists.flatten())))
     if pa.types.is_struct(kind):
         return _structs(cast("pa.StructArray", values))
     if pa.types.is_floating(kind):
@@ -80,20 +82,19 @@ def _bytes(values: AnyArray) -> pa.BinaryArray:
     return cast("pa.BinaryArray", values.cast(pa.string()).cast(pa.binary()))
 
 
-def _lists(values: Lists) -> pa.BinaryArray:
-    """Return lists as their elements one after the other, each with its length."""
-    elements = _measured(_bytes(values.flatten()))
+def lists_of(values: Lists, elements: pa.BinaryArray) -> pa.BinaryArray:
+    """Return lists as their elements one after the other; elements: of all lists, each with its length."""
     lengths = pc.list_value_length(values).fill_null(0)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]), pa.int32())
-    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, elements), NOTHING)
-    whole: pa.BinaryArray = pc.if_else(values.is_valid(), joined, pa.scalar(None, pa.binary()))
+    texts = pc.binary_join(pa.ListArray.from_arrays(offsets, elements), NOTHING)
+    whole: pa.BinaryArray = pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.binary()))
     return whole
 
 
 def _structs(values: pa.StructArray) -> pa.BinaryArray:
     """Return structs as their fields one after the other, each with its length."""
-    parts = [_measured(_bytes(pc.struct_field(values, [number]))) for number in range(values.type.num_fields)]
-    whole: pa.BinaryArray = pc.if_else(values.is_valid(), _joined(parts), pa.scalar(None, pa.binary()))
+    parts = [measured(_bytes(pc.struct_field(values, [number]))) for number in range(values.type.num_fields)]
+    whole: pa.BinaryArray = pc.if_else(values.is_valid(), joined(parts), pa.scalar(None, pa.binary()))
     return whole
 
 

@@ -83,12 +83,17 @@ def test_pieces_hold_what_the_file_holds_also_where_it_was_read_before(
     assert cut(inbox, rest, most) == (more, end)
 
 
-def test_a_file_that_is_replaced_while_its_pieces_are_read_is_not_landed(folder: Path) -> None:
-    (folder / "r").mkdir()
-    file = folder / "r" / "1.jsonl"
+def three_lines(folder: Path, topic: str) -> tuple[Path, Inbox, Task, list[Task]]:
+    """Write a file of three lines; return it, its inbox, its split and the three pieces of this."""
+    file = folder / topic / "1.jsonl"
+    file.parent.mkdir()
     file.write_bytes(b"first\nsecond\nthird\n")
-    inbox, task = Inbox(str(folder)), Task(1, "r", "r/1.jsonl", 19)
-    made = in_pieces(no_session, [task], inbox, 7)
+    inbox, task = Inbox(str(folder)), Task(1, topic, f"{topic}/1.jsonl", 19)
+    return file, inbox, task, in_pieces(no_session, [task], inbox, 7)
+
+
+def test_a_file_that_is_replaced_while_its_pieces_are_read_is_not_landed(folder: Path) -> None:
+    file, inbox, _, made = three_lines(folder, "r")
     assert [each.piece and each.piece.start for each in made] == [0, 6, 13]
     _, reached = read(inbox, made[:2])
     file.write_bytes(b"FIRST\nSECOND\nTHIRD\n")
@@ -98,11 +103,7 @@ def test_a_file_that_is_replaced_while_its_pieces_are_read_is_not_landed(folder:
 
 
 def test_a_file_that_becomes_shorter_is_named_once(folder: Path) -> None:
-    (folder / "s").mkdir()
-    file = folder / "s" / "1.jsonl"
-    file.write_bytes(b"first\nsecond\nthird\n")
-    inbox, task = Inbox(str(folder)), Task(1, "s", "s/1.jsonl", 19)
-    made = in_pieces(no_session, [task], inbox, 7)
+    file, inbox, task, made = three_lines(folder, "s")
     file.write_bytes(b"first\nsecond\nth")
     assert in_pieces(no_session, [task], inbox, 7) == [task], "what cannot be counted is left whole"
     problems = [replace(task.position, problem="short") for _ in made]

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txloom.arrow_types import AnyArray
+from txloom.arrow_types import AnyArray, Lists
 from txloom.config.models.column_types import ColumnType
+from txloom.current.row_hashes import joined, lists_of, measured
 
 NULL = "~"
 """What stands for null: no length begins with it."""
@@ -78,22 +79,21 @@ def readable(text: str | None, declared: ColumnType) -> str | None:
     return text
 
 
-def row_texts(columns: Sequence[AnyArray]) -> AnyArray:
+def row_texts(columns: Sequence[AnyArray]) -> pa.BinaryArray:
     """Return one text for each row: every canonical text with its length in bytes before it, NULL for null.
 
-    >>> row_texts([pa.array(["ab", None]), pa.array(["", "ž"])]).to_pylist()
-    ['2:ab0:', '~2:ž']
+    >>> row_texts([pa.array(["ab", None]), pa.array(["", "b"])]).to_pylist()
+    [b'2:ab0:', b'~1:b']
     """
-    joined: AnyArray = pc.binary_join_element_wise(*map(_measured, columns), "")  # type: ignore[call-overload]
-    return joined
+    return joined([_measured(column) for column in columns])
 
 
-def digests(texts: AnyArray) -> "np.ndarray[Any, np.dtype[np.int64]]":
+def digests(texts: pa.BinaryArray) -> "np.ndarray[Any, np.dtype[np.int64]]":
     """Return a digest of each text: the first 64 bits of its MD5, as a signed integer.
 
     It finds differences that happen, not ones that somebody constructs.
     """
-    rows = cast("list[bytes]", texts.cast(pa.binary()).to_pylist())
+    rows = cast("list[bytes]", texts.to_pylist())
     first = b"".join([md5(row, usedforsecurity=False).digest()[:8] for row in rows])
     return np.frombuffer(first, ">i8").astype(np.int64)
 
@@ -107,10 +107,8 @@ def total(some: "np.ndarray[Any, np.dtype[np.int64]]") -> int:
     return int((some >> 32).sum()) * HALF + int((some & (HALF - 1)).sum())
 
 
-def _measured(texts: AnyArray) -> AnyArray:
-    parts: Any = (pc.binary_length(cast("pa.StringArray", texts)).cast(pa.string()), texts, pa.scalar(":"))
-    measured: Any = pc.binary_join_element_wise(*parts)
-    return cast("AnyArray", pc.fill_null(measured, NULL))
+def _measured(texts: AnyArray) -> pa.BinaryArray:
+    return measured(cast("pa.BinaryArray", texts.cast(pa.binary())), pa.scalar(NULL.encode()))
 
 
 def _unscaled(values: AnyArray) -> AnyArray:
@@ -128,10 +126,5 @@ def _bits(values: AnyArray, kind: "np.dtype[Any]") -> AnyArray:
 
 def _arrays(values: AnyArray, element: ColumnType) -> AnyArray:
     """Return each list as the row text of its elements."""
-    texts = cast("list[str]", _measured(canonical(pc.list_flatten(values), element)).to_pylist())
-    lengths = pc.list_value_length(values).to_pylist()
-    made, at = list[str | None](), 0
-    for length in lengths:
-        made.append(None if length is None else "".join(texts[at : at + length]))
-        at += length or 0
-    return pa.array(made, pa.string())
+    lists = cast("Lists", values)
+    return lists_of(lists, _measured(canonical(lists.flatten(), element))).cast(pa.string())

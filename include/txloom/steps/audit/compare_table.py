@@ -8,7 +8,7 @@ from txloom.current.equality.canonical_texts import readable
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.postgresql import Moment, Postgresql, Relation
 from txloom.storage.targets import history_reader
-from txloom.storage.targets.lake_digests import Key, audited, changed_keys, lake_rows, rows_at
+from txloom.storage.targets.lake_digests import Key, LakeRows, audited, changed_keys, lake_rows, rows_at
 from txloom.storage.targets.row_tables import RowTable
 
 MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
@@ -111,8 +111,8 @@ class LakeTable:
     version: int
     upto: int
 
-    def digests(self, padded: frozenset[str]) -> Any:
-        """Return its rows as `LakeRows`."""
+    def digests(self, padded: frozenset[str]) -> LakeRows:
+        """Return its rows."""
         return lake_rows(self.paths, self.row_table, self.version, padded)
 
     def rows(self, keys: Handles, padded: frozenset[str]) -> dict[Key, tuple[tuple[str | None, ...], int]]:

@@ -166,7 +166,7 @@ def epoch_micros(at: datetime) -> int:
 
 
 def sql_name(name: str) -> str:
-    """Quote the name of a column for DataFusion.
+    """Quote a name for DataFusion, or for PostgreSQL.
 
     >>> print(sql_name("order"))
     "order"

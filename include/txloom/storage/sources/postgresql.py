@@ -19,6 +19,7 @@ import psycopg2
 from txloom.config.models.pipeline import Table
 from txloom.current.equality import postgresql_texts
 from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.storage.delta.sql import sql_name
 
 LOG = logging.getLogger(__name__)
 
@@ -186,9 +187,9 @@ class Postgresql:
             raise ConfigurationError(f"{table.name}: {table.source} has no column {', '.join(missing)} in the database")
         ordered = [*(table.column(name) for name in table.key), *(c for c in table.columns if c.name not in table.key)]
         known = {column.name: columns[column.source.lower()] for column in ordered}
-        quoted = {name: _quoted(column.name) for name, column in known.items()}
+        quoted = {name: sql_name(column.name) for name, column in known.items()}
         return Relation(
-            name=f"{_quoted(schema)}.{_quoted(name)}",
+            name=f"{sql_name(schema)}.{sql_name(name)}",
             key=tuple(quoted[name] for name in table.key),
             order=tuple(quoted[name] + ' collate "C"' * (known[name].base in TEXTS) for name in table.key),
             key_types=tuple(known[name].kind for name in table.key),
@@ -281,7 +282,3 @@ def connected(fields: Mapping[str, Any], limits: Limits) -> Iterator[Postgresql]
     with closing(source):
         source.refuse_unfit()
         yield source
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
