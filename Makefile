@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 2
 
 .NOTPARALLEL:
-.PHONY: lived test-all cluster executors docs services help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
+.PHONY: break repair lived test-all cluster executors docs services help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -18,8 +18,14 @@ help: ## list the commands
 demo: setup ## run the sample through a real Airflow, arrival by arrival, and compare with the source
 	@python scripts/demo.py
 
-up: setup ## start Airflow and leave it running
+up: setup ## start Airflow, and a source that lives, and leave them running
 	@scripts/up.sh
+
+break: setup ## damage the living source of `make up` as real sources are damaged (FAULT=NAME; without: list them)
+	@txloom trial break $(FAULT)
+
+repair: setup ## make good what `make break` broke (FAULT=NAME: one of them)
+	@txloom trial repair $(FAULT)
 
 down: ## stop what `make up` started
 	@scripts/down.sh
@@ -56,9 +62,9 @@ pytest: services
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(CHOSEN) $(LIVED:%=--ignore=%)
 
 CHOSEN = -m "not long and not machines"
-LIVED = tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/test_operations.py tests/orchestration/test_backfill_runs.py
+LIVED = tests/dags/test_trial.py tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/test_operations.py tests/orchestration/test_backfill_runs.py
 
-lived: services ## approvals and backfills by people, in a real Airflow (about 25 minutes; not part of test)
+lived: services ## approvals and backfills by people, in a real Airflow, and docs/trial.md (about 40 minutes; not part of test)
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 $(LIVED)
 
 cluster: services ## a cluster of Spark with lakes on S3 and HDFS: four pipelines in an Airflow on PostgreSQL, lost workers, 50 races (two hours)

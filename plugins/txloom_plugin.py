@@ -222,6 +222,12 @@ def runs(whose: Whose, number: Number = 1) -> HTMLResponse:
     return _page(pages.ledger(whose, page=number))
 
 
+@app.get("/dags/{dag_id}/audit", dependencies=[READS])
+def audit(whose: Whose, number: Number = 1) -> HTMLResponse:
+    """Show what the newest audits found in each table."""
+    return _page(pages.audit(whose, page=number))
+
+
 @app.get("/dags/{dag_id}/cuts", dependencies=[READS])
 def cuts(whose: Whose, number: Number = 1) -> HTMLResponse:
     """Show published cuts."""

@@ -51,6 +51,8 @@ SHIPPED = (
     ROOT / "include" / "pipelines" / "orders.yaml",
     *sorted((ROOT / "include/pipelines/examples").glob("*.yaml")),
 )
+ELSEWHERE = re.compile(r"\$\{ORDERS_\w+:-([^}]*)\}")
+"""What `orders` leaves to its environment; the example shows what it is without."""
 
 TYPE_NAMES = {
     "Text": "text",
@@ -227,7 +229,7 @@ TYPES_TAIL = """| `decimal(p,s)` | `decimal(p,s)`, 1 to 38 digits |
 
 def page() -> str:
     """Return the whole page."""
-    declared = [yaml.safe_load(file.read_text()) for file in SHIPPED]
+    declared = [yaml.safe_load(ELSEWHERE.sub(r"\1", file.read_text())) for file in SHIPPED]
     parts = [HEAD, *(section_text(each, declared) for each in SECTIONS), TYPES_HEAD]
     rows = "".join(f"| `{name}` | `{spark}` |\n" for name, spark in SPARK_TYPES.items())
     return "".join(parts) + rows + TYPES_TAIL

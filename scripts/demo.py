@@ -165,7 +165,8 @@ def report(warehouse: Path) -> int:
             + ("equal to the source" if not differences else comparison.report(differences))
         )
     print(f"\n[demo] tables: {lake} (plain Delta folders)")
-    print(f"[demo] UI: TXLOOM_WAREHOUSE={warehouse} make up, then {API}, DAG {DAG}")
+    folders_of_demo = f"TXLOOM_WAREHOUSE={warehouse} TXLOOM_INBOX={STATE / 'demo' / 'inbox'}"
+    print(f"[demo] UI: {folders_of_demo} make up, then {API}, DAG {DAG}")
     print("[demo]     as admin, password in .state/airflow/passwords.json")
     print("[demo] read a cut: see docs/reading.md")
     return 1 if wrong else 0

@@ -6,14 +6,15 @@ pid_of() { cat "$AIRFLOW_HOME/$1.pid" 2>/dev/null; }
 # Airflow renames its processes: api-server calls itself api_server.
 running() {
   local pid
-  pid=$(pid_of "$1") && [ -n "$pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "airflow.*${1//-/[-_]}"
+  pid=$(pid_of "$1") && [ -n "$pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -Eq "(airflow|txloom).*${1//-/[-_]}"
 }
 
-# start NAME [ARGUMENT...]: runs `airflow NAME ARGUMENT...` in a session of its own, once nothing is left of the one before.
+# start PROGRAM NAME [ARGUMENT...]: runs `PROGRAM NAME ARGUMENT...` in a session of its own, once nothing is left of the
+# one before.
 start() {
-  local name=$1
+  local name=$2
   stop "$name"
-  python -c 'import os, sys; os.setsid(); os.execvp("airflow", ["airflow", *sys.argv[1:]])' "$@" \
+  python -c 'import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@" \
     >"$AIRFLOW_HOME/log/$name.log" 2>&1 </dev/null &
   echo $! >"$AIRFLOW_HOME/$name.pid"
   cat "$BOOT" >"$AIRFLOW_HOME/$name.boot"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Start Airflow (API server, then scheduler and DAG processor) and leave it running: http://localhost:8080, or TXLOOM_PORT.
 #
-# Where nobody names an inbox, pipeline `orders` gets one with the sample in it: its first run has something to do.
+# Where nobody names an inbox or a warehouse, a source lives beside it (`txloom trial run`), and pipeline `orders` runs every minute.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/airflow_env.sh"
 . "$root/scripts/processes.sh"
@@ -34,26 +34,19 @@ wait_for() {
   exit 1
 }
 
-# fill FOLDER: makes it with the sample's arrivals in it; complete at once, so that a second one finds all or nothing.
-fill() {
-  local arrival
-  rm -rf "$1.part"
-  mkdir -p "$1.part"
-  for arrival in "$root"/include/sample/arrivals/*/; do
-    cp -R "$arrival." "$1.part/"
-  done
-  mv "$1.part" "$1"
-}
+# unpausing: whether Airflow knows the DAGs of `orders` and lets them run.
+unpausing() { airflow dags unpause --yes --treat-dag-id-as-regex '^orders_(cdc|dead_letters|backfill|load)$' 2>/dev/null | grep -q orders_cdc; }
 
-for process in api-server scheduler dag-processor; do
+for process in api-server scheduler dag-processor trial; do
   running "$process" || stop "$process"
 done
 if ! running api-server; then
   "$root/scripts/preflight.sh" --port "$port"
 fi
-if [ -n "$sample_inbox" ] && [ ! -d "$sample_inbox" ]; then
-  echo "[airflow] the sample into $sample_inbox"
-  fill "$sample_inbox"
+is_first=$([ -n "$trial" ] && [ ! -d "$trial" ] && echo yes || true)
+if [ -n "$trial" ]; then
+  # The scheduler's first look at the inbox must not come before the source has made it.
+  mkdir -p "$TXLOOM_INBOX"
 elif [ ! -d "$TXLOOM_INBOX" ]; then
   echo "[airflow] TXLOOM_INBOX=$TXLOOM_INBOX is not there: make it, or the first task of orders_cdc will be red"
 fi
@@ -63,15 +56,23 @@ python "$root/include/bin/pools.py" >"$AIRFLOW_HOME/pools.json"
 airflow pools import "$AIRFLOW_HOME/pools.json" >"$AIRFLOW_HOME/log/pools.log" 2>&1 || { tail -5 "$AIRFLOW_HOME/log/pools.log" >&2; exit 1; }
 echo "[airflow] waiting for http://localhost:$port"
 # A task asks the API server for leave to begin: one that the scheduler sends out before it answers fails.
-running api-server || start api-server
+running api-server || start airflow api-server
 wait_for "API server" answering
 # The API server reads the logs of tasks where they lie: nobody else needs them served on a port.
-running scheduler || start scheduler --skip-serve-logs
-running dag-processor || start dag-processor
+running scheduler || start airflow scheduler --skip-serve-logs
+running dag-processor || start airflow dag-processor
 wait_for scheduler scheduling
+if [ -n "$trial" ]; then
+  running trial || start txloom trial run --folder "$trial"
+  [ -z "$is_first" ] || wait_for "DAG orders_cdc" unpausing
+fi
 echo "[airflow] running at http://localhost:$port, user admin; stop with: make down"
 if [ -n "$new_password" ]; then
   echo "[airflow] password: $new_password (made for this machine and shown once; it is kept in $AIRFLOW_HOME/passwords.json)"
 else
   echo "[airflow] password: see $AIRFLOW_HOME/passwords.json"
+fi
+if [ -n "$trial" ]; then
+  echo "[trial] order entry goes on, and orders_cdc takes it in each minute: http://localhost:$port/plugin/txloom"
+  echo "[trial] damage it: make break (lists how); make it good: make repair"
 fi

@@ -2,10 +2,11 @@
 
 `txloom check` validates declarations, `txloom schema` prints their JSON schema for editors, and `txloom generate`
 writes a stream to try them on. `txloom status` shows the state of pipelines, and `txloom explain` the story of a
-transaction or of a row.
+transaction or of a row; `txloom audit` compares the lake with the live database. `txloom trial` is the source that
+lives of `make up`.
 
-Exit codes are 0; 2 where a declaration or an argument is wrong; and 5 where the transaction or row to explain is
-unknown.
+Exit codes are 0; 2 where a declaration or an argument is wrong; 5 where the transaction or row to explain is unknown;
+6 where an audit ends with rows that differ.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.problems import counted
 from txloom.errors import ConfigurationError
 from txloom.generate import command as generation
+from txloom.generate.trial import trial_command as trial
 from txloom.terminal import flags
 
 Verdict = tuple[Path, Pipeline | ConfigurationError]
@@ -28,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     if given.command == "generate":
         return generation.main(given)
-    if given.command in ("status", "explain"):
+    if given.command == "trial":
+        return trial.main(given)
+    if given.command in ("status", "explain", "audit"):
         from txloom.terminal import commands
 
         return commands.main(given)
@@ -106,6 +110,8 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("schema", help="print the JSON schema of declarations")
     summary = "write order-entry transactions in any format"
     generation.add_flags(commands.add_parser("generate", help=summary, description=generation.__doc__))
+    summary = "a source that lives, and can be broken and repaired"
+    trial.add_flags(commands.add_parser("trial", help=summary, description=trial.__doc__))
     flags.add_flags(commands)
     return parser
 

@@ -188,6 +188,7 @@ def test_no_function_has_more_parameters_than_a_caller_holds_in_the_head() -> No
 SAME_NAME = {
     "alerts": "what a declaration says of alerts, and Airflow's task that sends them",
     "audit": "what a declaration says of it, and the step",
+    "audits": "the view, and how the terminal shows it",
     "change_events": "a format as it is read, as it is generated, and the table that takes all formats",
     "change_sets": "a format as it is read, and as it is generated",
     "changes": "rows of a history, and changes that a generated source makes",

@@ -43,7 +43,7 @@ def alive(pid: int) -> bool:
 
 
 def test_a_started_process_runs_under_its_new_name_until_it_is_stopped_with_its_children(home: Path) -> None:
-    assert shell(home, "start api-server") == 0
+    assert shell(home, "start airflow api-server") == 0
     for _ in range(100):
         if shell(home, "running api-server") == 0 and (home / "child").exists() and (home / "child").read_text():
             break
@@ -67,7 +67,7 @@ def test_another_process_that_got_the_number_is_left_alone(home: Path) -> None:
 
 
 def test_what_a_killed_process_has_left_behind_is_stopped_too(home: Path) -> None:
-    assert shell(home, "start api-server") == 0
+    assert shell(home, "start airflow api-server") == 0
     wait_until(lambda: (home / "child").exists() and shell(home, "running api-server") == 0, "it to run", 20)
     pid, child = int((home / "api-server.pid").read_text()), int((home / "child").read_text())
     os.kill(pid, signal.SIGKILL)
@@ -79,12 +79,12 @@ def test_what_a_killed_process_has_left_behind_is_stopped_too(home: Path) -> Non
 
 
 def test_nothing_is_left_of_a_killed_process_when_it_is_started_again(home: Path) -> None:
-    assert shell(home, "start api-server") == 0
+    assert shell(home, "start airflow api-server") == 0
     wait_until(lambda: (home / "child").exists() and shell(home, "running api-server") == 0, "it to run", 20)
     pid, child = int((home / "api-server.pid").read_text()), int((home / "child").read_text())
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not alive(pid), "it to end", 10)
-    assert shell(home, "start api-server") == 0
+    assert shell(home, "start airflow api-server") == 0
     assert not alive(child)
 
 

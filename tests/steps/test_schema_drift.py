@@ -37,6 +37,9 @@ def test_a_column_that_nobody_declared_is_left_out_and_reported(spark: Any, tmp_
     made.run()
     assert made.shown("orders", "id", "note") == [(1, "a"), (2, "b")]
     assert made.findings() == [(f.ADDED, "orders", "gift", 20, False)]
+    made.declare(ORDERS.format(columns=f"{NOTE}, given: {{type: string, source: GIFT}}", policy="ignore"))
+    made.run()
+    assert made.findings() == [], "whoever declares the column has done what the finding says, by whatever name"
 
 
 @pytest.mark.long
@@ -75,6 +78,7 @@ def test_a_column_that_the_source_adds_appears_as_text_and_takes_its_type_when_d
     assert [(key, str(gift)) for key, gift in made.shown("orders", "id", "gift")] == [
         (1, "7"), (2, str(big)), (3, "None"), (4, "8")
     ]  # fmt: skip
+    assert made.findings() == []
     assert [row["gift"] for row in made.rows("doc_current") if row["id"] == 2] == [big]
     as_of = read.as_of(made.pipeline, "orders", csn=20, warehouse=made.warehouse).to_pylist()
     assert [(row["id"], row["gift"]) for row in as_of] == [(1, None), (2, big), (3, None)]

@@ -49,7 +49,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     faults = f"NAME=RATE, from 0 to 1: {', '.join(name.replace('_', '-') for name in NAMES)}"
     add("--faults", nargs="+", default=[], metavar="FAULT", help=faults)
     add("--start-csn", type=int, metavar="N", help=f"where the log begins (default: {BY_DEFAULT['start_csn']})")
-    add("--start-time", metavar="TIME", help="when it begins, ISO 8601 (default: 2026-01-01T00:00:00Z)")
+    add(
+        "--start-time",
+        metavar="TIME",
+        help="when it begins, ISO 8601 (default: 2026-01-01T00:00:00Z); with --append: goes on",
+    )
     add("--files", type=int, default=1, metavar="N", help="slices of the stream, each a file in every topic")
     add("--append", action="store_true", help="go on where the last run into the folder stopped")
     add("--states", action="store_true", help="keep the source's rows after every transaction")

@@ -58,6 +58,15 @@ def save(folder: Path, state: ResumeState, source: Source) -> None:
     path.rename(folder / NAME)
 
 
+def clock(folder: Path) -> int | None:
+    """Return the source's time after the last run, in microseconds since 1970; None if there was none."""
+    path = folder / NAME
+    if not path.is_file():
+        return None
+    with path.open("rb") as stream:
+        return msgspec.json.decode(stream.readline(), type=ResumeState).position.until
+
+
 def load(folder: Path) -> tuple[ResumeState, Source] | None:
     """Return the state and the source of the last run; None if there was none.
 

@@ -93,9 +93,10 @@ def _begun(request: Request, truth_folder: Path) -> tuple[ResumeState, Source]:
         hint = "--append goes on where it stopped, another folder begins anew."
         raise ConfigurationError(f"--out: found an earlier run in {request.folder}, expected none. {hint}")
     for key, value in request.shape.items():
-        if value is not None and value != state[0].shape[key]:
+        if key != "start_time" and value is not None and value != state[0].shape[key]:
             flag = f"--{key.replace('_', '-')}"
             raise ConfigurationError(f"{flag}: found {value}, but the run before began with {state[0].shape[key]}.")
+    state[0].position.until = max(state[0].position.until, request.shape["start_time"] or 0)
     return state
 
 

@@ -18,9 +18,9 @@ from txloom.quality import incidents as kinds
 from txloom.storage.checks import results
 from txloom.storage.delta.read_session import reading
 from txloom.storage.paths import TablePaths
+from txloom.storage.views.pipeline import audits, lag_series, problems, runs
 from txloom.storage.views.pipeline import cuts as published
 from txloom.storage.views.pipeline import dead_letters as dead
-from txloom.storage.views.pipeline import lag_series, problems, runs
 from txloom.storage.views.pipeline import overview as pipelines_overview
 from txloom.storage.views.pipeline import waiting as stuck
 from txloom.storage.views.pipeline.overview import Health, Reason
@@ -50,6 +50,7 @@ PARTS = {
     "incidents": "Incidents",
     "runs": "Runs",
     "cuts": "Cuts",
+    "audit": "Audit",
     "transaction": "Transaction",
     "key": "Row",
 }
@@ -206,6 +207,15 @@ def ledger(view: View, *, page: int) -> str:
         listing = runs.runs(*view.whose, number=page, size=SIZE // 4)
         values = {"backfills": runs.backfills(*view.whose), "partitions": runs.partitions(*view.whose)}
     return view.render("runs", page=listing, **values)
+
+
+def audit(view: View, *, page: int) -> str:
+    """Return the page of what the newest audits found in each table."""
+    listing = audits.audits(*view.whose, number=page, size=SIZE)
+    name = view.pipeline.name
+    dags = {"dag": names.audit_dag_id(name), "load": names.load_dag_id(name)}
+    addresses = {each: view.links.airflow(f"dags/{dag}") for each, dag in dags.items()}
+    return view.render("audit", page=listing, declared=view.pipeline.audit is not None, **addresses)
 
 
 def cuts(view: View, *, page: int) -> str:

@@ -106,6 +106,26 @@ def note_back(
             findings.close(paths, back, run_id, "inserts have it again")
 
 
+def note_declared(pipeline: Pipeline, paths: TablePaths, before: Sequence[dict[str, Any]], run_id: str) -> None:
+    """Close the findings of undeclared columns that are declared by now.
+
+    Args:
+        pipeline: the declaration, without columns that tables took up by themselves.
+        paths: the tables of the pipeline.
+        before: open findings, as rows of `findings`.
+        run_id: the run that closes them.
+    """
+    declared = {
+        (table.name, name.casefold())
+        for table in pipeline.tables
+        for column in table.columns
+        for name in (column.name, column.source)
+    }
+    added_before = [row for row in before if row["code"] == f.ADDED]
+    over = [row for row in added_before if (row["table"], row["column"].casefold()) in declared]
+    findings.close(paths, over, run_id, "it is declared")
+
+
 def note_gone(
     pipeline: Pipeline,
     paths: TablePaths,

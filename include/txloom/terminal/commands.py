@@ -1,4 +1,4 @@
-"""Run `txloom status` and `txloom explain`: check the arguments, read the read model, show it or print JSON."""
+"""Run `txloom status`, `explain` and `audit`: check the arguments, read the read model, show it or print JSON."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 
 from txloom.config import discover, find
 from txloom.config.models.pipeline import Pipeline
-from txloom.errors import ConfigurationError
+from txloom.errors import ConfigurationError, TxloomError
 from txloom.storage.delta.read_session import reading
 from txloom.storage.views.paging import plain
 from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
@@ -31,10 +31,10 @@ Answer = tuple[Any, RenderableType, int]
 
 
 def main(given: argparse.Namespace) -> int:
-    """Run one of both commands and return its exit code; a ConfigurationError is printed to stderr."""
+    """Run one of the commands and return its exit code; a TxloomError is printed to stderr."""
     try:
-        values, drawn, code = _status(given) if given.command == "status" else _explain(given)
-    except ConfigurationError as error:
+        values, drawn, code = ANSWERS[given.command](given)
+    except TxloomError as error:
         print(f"txloom {given.command}: {error}", file=sys.stderr)
         return error.exit_code
     if given.json:
@@ -103,6 +103,16 @@ def _explain(given: argparse.Namespace) -> Answer:
         Group(*explain.transaction(shown_story, title, pipeline.name)),
         0 if shown_story.total else NOTHING,
     )
+
+
+def _audit(given: argparse.Namespace) -> Answer:
+    from txloom.terminal import audits
+
+    values, drawn, code = audits.answer(given, _warehouse(given))
+    return values, Group(*drawn), code
+
+
+ANSWERS = {"status": _status, "explain": _explain, "audit": _audit}
 
 
 def _key(table: str, parts: Sequence[str]) -> dict[str, str]:

@@ -38,7 +38,8 @@ HINTS = {
     COMPLETE: "What was missing has come: redrive the transaction, if the pipeline does not do so by itself.",
     LATE: "A new row of a transaction that was finished before: its metadata counted too few rows; take a snapshot of "
     "the table or redrive the transaction.",
-    UNREADABLE: "A value does not fit its declared type: repair the declaration (or the source), then redrive.",
+    UNREADABLE: "A value does not fit its declared type: declare one that it fits, then redrive. Where the source has "
+    "written the row anew since, dismiss it.",
 }
 
 GOLDENGATE_HINTS = {

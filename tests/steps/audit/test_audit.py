@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from called import step_of
 from lake import Lake
 from services.postgres import Postgres
 from services.process import wait_until
+from txloom.cli import main
 from txloom.config import load
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.steps.audit.audit import Choice, audit
@@ -267,6 +269,31 @@ def test_a_commit_that_is_in_the_log_and_not_visible_yet_is_no_difference(shop: 
         waiting.join()
     assert open_findings(TablePaths(shop.warehouse, "shop")) == []
     assert shop.audit_live(tables=["orders"])["unsettled"] == 0
+
+
+def test_the_command_says_which_rows_differ(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["audit", str(shop.folder / "shop.yaml"), "--warehouse", shop.warehouse]
+    assert main(command) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^equal +lines +200 +0 +0", text, re.MULTILINE), text
+    DeltaTable(shop.path("orders")).update(predicate="id = 5", updates={"note": "'planted'"})
+    with shop.cycles():
+        assert main([*command, "--table", "orders"]) == 6
+    text = capsys.readouterr().out
+    assert re.search(rf"^different +orders +{ROWS + 1} +1 +0", text, re.MULTILINE), text
+    assert re.search(r"^id=5 +note +planted +ž5 +\d+", text, re.MULTILINE), text
+    with shop.cycles():
+        assert main([*command, "--table", "orders", "--json"]) == 6
+    text = capsys.readouterr().out
+    (table,) = json.loads(text[text.index("{\n") :])["tables"]
+    assert [(each["key"], each["column"]) for each in table["differences"]] == [({"id": "5"}, "note")]
+    assert main([*command, "--table", "elsewhere"]) == 2
+    assert "no table elsewhere is in the lake" in capsys.readouterr().err
+    monkeypatch.delenv("AIRFLOW_CONN_SHOP_DB")
+    assert main(command) == 2
+    assert "audit.connection: expected the connection shop_db. Define it in Airflow" in capsys.readouterr().err
 
 
 def test_rows_that_are_on_their_way_are_behind_and_no_finding(shop: Shop) -> None:

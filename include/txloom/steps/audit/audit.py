@@ -3,16 +3,18 @@
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from txloom.config import names
+from txloom.config.problems import Unfit
 from txloom.config.yaml.connections import fields
 from txloom.errors import ConfigurationError, TxloomError
 from txloom.quality import findings as f
+from txloom.quality import masking
 from txloom.quality.findings import Finding
 from txloom.steps.audit.compare_table import Compared, Difference, Handles, LakeTable, compare
 from txloom.steps.step import Counts, Step
@@ -85,7 +87,7 @@ def audit(step: Step, choice: Choice) -> Counts:
         )
     chosen = _tables(step, choice)
     limits = Limits(declared.rows_per_second, declared.statement_timeout.total_seconds())
-    connection = fields(declared.connection, os.environ)
+    connection = _connection(declared.connection)
     wait = declared.wait if choice.wait is None else choice.wait
     until = time.monotonic() + wait.total_seconds()
     with connected(connection, limits) as source:
@@ -99,6 +101,13 @@ def audit(step: Step, choice: Choice) -> Counts:
             "source_rows": source.rows,
             "source_seconds": int(source.seconds) + 1,
         }
+
+
+def _connection(name: str) -> dict[str, Any]:
+    try:
+        return fields(name, os.environ)
+    except Unfit as problem:
+        raise ConfigurationError(f"audit.connection: {problem}") from None
 
 
 def _looked_at(step: Step, source: Postgresql, chosen: Sequence[RowTable], until: float) -> dict[str, Outcome]:
@@ -197,16 +206,18 @@ def _rows(difference: Difference) -> list[dict[str, Any]]:
 
 def _reported(step: Step, table: str, outcome: Outcome) -> dict[str, int]:
     """Print what differs in a table, open or close its finding, and return counts."""
-    compared = outcome.compared
+    compared, secret = outcome.compared, masking.secret_names(step.pipeline)
     for difference in compared.differences[:SHOWN]:
-        LOG.info(f"[audit] {table}: {shown(difference)}")
+        LOG.info(f"[audit] {table}: {shown(difference, secret)}")
     if len(compared.differences) > SHOWN:
         LOG.info(f"[audit] {table}: {len(compared.differences) - SHOWN} more; audit_results lists {LISTED}")
     open_rows = [r for r in findings.open_findings(step.paths) if r["code"] == f.DIFFERS and r["table"] == table]
     if outcome.verdict == DIFFERENT:
         first, count = compared.differences[0], len(compared.differences)
         since = min((each.csn for each in compared.differences if each.csn), default=outcome.cut.valid_through)
-        evidence = f"{count} of {compared.rows} rows differ as of cut {outcome.cut.cut_id}, the first: {shown(first)}"
+        evidence = (
+            f"{count} of {compared.rows} rows differ as of cut {outcome.cut.cut_id}, the first: {shown(first, secret)}"
+        )
         findings.record(step.paths, [Finding(f.DIFFERS, table, None, since, None, evidence)], step.run_id)
     elif outcome.verdict == EQUAL:
         findings.close(step.paths, open_rows, step.run_id, "an audit found every row equal")
@@ -219,20 +230,26 @@ def _reported(step: Step, table: str, outcome: Outcome) -> dict[str, int]:
     }
 
 
-def shown(difference: Difference) -> str:
-    """Return a difference on one line.
+def shown(difference: Difference, secret: Collection[str] = ()) -> str:
+    """Return a difference on one line; values of secret columns, and of those that are named like one, are masked.
 
     >>> shown(Difference({"id": "7"}, "changed", {"note": ("a", None)}, 1002))
     "id=7 since csn 1002: note is 'a' in the lake and null in the source"
     >>> shown(Difference({"id": "8"}, "missing"))
     'id=8 is in the source and not in the lake'
+    >>> shown(Difference({"id": "9"}, "changed", {"api_token": ("a", None)}, 7))
+    'id=9 since csn 7: api_token is *** in the lake and null in the source'
     """
     key = ", ".join(f"{name}={value}" for name, value in difference.key.items())
     if difference.kind == "missing":
         return f"{key} is in the source and not in the lake"
     if difference.kind == "extra":
         return f"{key} is in the lake since csn {difference.csn} and not in the source"
-    values = [(name, *map(_value, both)) for name, both in difference.columns.items()]
+    hidden = {name for name in difference.columns if name in secret or masking.is_secret(name)}
+    values = [
+        (name, *(masking.MASK if name in hidden and each is not None else _value(each) for each in both))
+        for name, both in difference.columns.items()
+    ]
     columns = ", ".join(f"{name} is {a} in the lake and {b} in the source" for name, a, b in values)
     return f"{key} since csn {difference.csn}: {columns}"
 

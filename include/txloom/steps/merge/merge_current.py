@@ -16,7 +16,7 @@ from txloom.steps.merge.planning import planned, without
 from txloom.steps.merge.repaired_findings import close_repaired
 from txloom.steps.merge.unknown_values import unknown_values
 from txloom.steps.parallel import Failures
-from txloom.steps.schema_drift import gone_columns, note_back, note_gone
+from txloom.steps.schema_drift import gone_columns, note_back, note_declared, note_gone
 from txloom.steps.step import Counts, Step
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
@@ -76,6 +76,7 @@ def merge_current(step: Step) -> Counts:
     entry = Entry(run_id, "merge_current", datetime.now(UTC), counts, valid_through=target.valid_through, detail=detail)
     write_ledger(paths.warehouse, paths.pipeline, entry)
     failures.refuse()
+    note_declared(step.pipeline, paths, known, run_id)
     close_repaired(step.pipeline, paths, target, run_id)
     return {"valid_through": target.valid_through, **counts}
 

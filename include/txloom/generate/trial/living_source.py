@@ -1,0 +1,159 @@
+"""Order entry that goes on in real time, and delivers what was committed into an inbox, slice by slice.
+
+What it has lies in one folder: the generator's state and truth (`_source`), slices that were not delivered yet, and the
+faults that are open (`_faults`). One process at a time advances it; a slice that a killed one left is delivered by the
+next, and comes twice at worst, as it does from real producers.
+"""
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from txloom.errors import ConfigurationError
+from txloom.generate import resume_point, truth
+from txloom.generate.faults import Faults
+from txloom.generate.run import Request, generate
+from txloom.generate.trial import damage
+from txloom.generate.trial.catalogue import KINDS
+from txloom.generate.trial.damage import Fault
+from txloom.generate.trial.slices import Slice, deliver, delivered, forget, staged
+from txloom.generate.workload.changes import micros_of
+from txloom.generate.workload.settings import shares_of, sizes_of
+
+GAP = 1_000_000
+"""Microseconds between two commits, on average."""
+FIRST = 120
+"""Transactions with which the source begins."""
+MOST = 120
+"""The most transactions of a slice: a source that slept does not make up for it."""
+FEWEST = 20
+"""Transactions of a slice that is damaged: one of them is such that it can be."""
+ROWS = "1-3:60,4-8:38,9-20:2"
+KEPT = 4_000
+"""Slices that stay in the inbox: a day's."""
+FAULTS = "_faults"
+SHARED = ("layout", "schema", "topic", "transaction_topic", "partitions", "seed", "tables", "start_csn")
+Change = Callable[[Slice], None]
+
+
+@dataclass(frozen=True)
+class LivingSource:
+    """A source in a folder that delivers into an inbox."""
+
+    folder: Path
+    inbox: Path
+
+    def advance(self, now: datetime) -> int:
+        """Let the source work until now, and deliver it; return how many transactions it committed."""
+        with self._alone():
+            return 0 if self.is_open("quiet-source") else self._advance(now)
+
+    def damage(self, name: str, now: datetime) -> Fault:
+        """Make a fault and return it; one that is in the stream is delivered at once.
+
+        Raises:
+            ConfigurationError: It is open already, or the source is quiet.
+        """
+        kind, fault = KINDS[name], Fault(name, now)
+        with self._alone():
+            if self.is_open(name):
+                raise ConfigurationError(f"{name}: it is open since {self._load(name).at:%H:%M:%S}; repair it first.")
+            if (change := kind.change) is not None:
+                if self.is_open("quiet-source"):
+                    raise ConfigurationError(f"{name}: the source is quiet; repair quiet-source first.")
+                self._advance(now, FEWEST, lambda made: change(made, fault))
+            if kind.repair or kind.lasts:
+                self._save(fault)
+        return fault
+
+    def repair(self, name: str, now: datetime) -> str:
+        """Make an open fault good and return what was done; nothing for one that only a person can repair."""
+        with self._alone():
+            fault, said = self._load(name), list[str]()
+            if not KINDS[name].repair:
+                return ""
+            if fault.held:
+                deliver(self.inbox, f"late-{now:%Y%m%dT%H%M%S%f}", fault.lines())
+                said.append(f"what was missing of transaction {fault.xid} was sent")
+            self._file(name).unlink()
+            if fault.planted is not None:
+                self._advance(now, FEWEST, lambda made: said.append(damage.remove_orphan(made, fault)))
+            elif not fault.held and not self.is_open("quiet-source"):
+                self._advance(now, FEWEST)
+            return said[0] if said else KINDS[name].repair
+
+    def open_faults(self) -> list[Fault]:
+        """Return the faults that are open, the oldest first."""
+        names = [file.stem for file in (self.folder / FAULTS).glob("*.json")]
+        return sorted(map(self._load, names), key=lambda fault: fault.at)
+
+    def is_open(self, name: str) -> bool:
+        """Return whether a fault is open."""
+        return self._file(name).exists()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the source while a block runs; whoever comes second waits."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("w") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            yield
+
+    def _advance(self, now: datetime, fewest: int = 0, change: Change | None = None) -> int:
+        """Commit transactions until now, at least so many, and deliver them with a change and all faults that last."""
+        self._deliver()
+        count = self._generate(micros_of(now), fewest)
+        self._deliver(change)
+        return count
+
+    def _generate(self, now: int, fewest: int) -> int:
+        """Commit transactions into the source's folder, beginning where its clock stood, or shortly before now."""
+        last = resume_point.clock(self.folder / truth.FOLDER)
+        count = FIRST if last is None else max(fewest, min((now - last) // GAP, MOST))
+        if count <= 0:
+            return 0
+        shape = {**dict.fromkeys(SHARED), "format": "goldengate", "start_time": now - count * GAP}
+        generate(
+            Request(
+                folder=self.folder,
+                shape=shape,
+                transactions=count,
+                files=1,
+                sizes=sizes_of(ROWS),
+                shares=shares_of([]),
+                faults=Faults(),
+                gap=GAP,
+                append=last is not None,
+            )
+        )
+        return count
+
+    def _deliver(self, change: Change | None = None) -> None:
+        """Deliver what was generated and is not in the inbox."""
+        for made in staged(self.folder):
+            for fault in self.open_faults():
+                if KINDS[fault.name].lasts and (lasting := KINDS[fault.name].change) is not None:
+                    lasting(made, fault)
+            made.before = delivered(self.inbox, made.number - 1)
+            if change is not None:
+                change(made)
+            deliver(self.inbox, f"{made.number:08}", made.topics)
+            forget(self.folder, made.number)
+            forget(self.inbox, made.number - KEPT)
+
+    def _file(self, name: str) -> Path:
+        return self.folder / FAULTS / f"{name}.json"
+
+    def _load(self, name: str) -> Fault:
+        return msgspec.json.decode(self._file(name).read_bytes(), type=Fault)
+
+    def _save(self, fault: Fault) -> None:
+        file = self._file(fault.name)
+        file.parent.mkdir(exist_ok=True)
+        file.with_suffix(".part").write_bytes(msgspec.json.encode(fault))
+        file.with_suffix(".part").rename(file)
