@@ -1,9 +1,9 @@
 """The command line of txloom.
 
-`txloom check` validates declarations, `txloom schema` prints their JSON schema for editors, and `txloom generate`
-writes a stream to try them on. `txloom status` shows the state of pipelines, and `txloom explain` the story of a
-transaction or of a row; `txloom audit` compares the lake with the live database. `txloom trial` is the source that
-lives of `make up`.
+`txloom init` writes a first declaration, `txloom check` validates declarations, `txloom schema` prints their JSON
+schema for editors, and `txloom generate` writes a stream to try them on. `txloom status` shows the state of pipelines,
+and `txloom explain` the story of a transaction or of a row; `txloom audit` compares the lake with the live database.
+`txloom trial` is the source that lives of `make up`.
 
 Exit codes are 0; 2 where a declaration or an argument is wrong; 5 where the transaction or row to explain is unknown;
 6 where an audit ends with rows that differ.
@@ -36,6 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from txloom.terminal import commands
 
         return commands.main(given)
+    if given.command == "init":
+        from txloom.terminal import initial
+
+        return initial.main(given)
     if given.command == "schema":
         print(schema_text(), end="")
         return 0

@@ -73,6 +73,7 @@ TESTED_BY = {
     "storage/sources/file_order": "storage/sources/test_file_plan",
     "storage/sources/file_positions": "storage/sources/test_file_plan",
     "storage/sources/postgresql": "steps/audit/test_audit",
+    "storage/sources/postgresql_catalog": "steps/propose/test_propose",
     "storage/sources/splits": "storage/landing/test_change_events_positions",
     "storage/stores/delta_tables": "storage/runs/test_lease",
     "storage/stores/file_systems": "storage/stores/test_places",

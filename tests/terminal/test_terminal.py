@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from storage.views.booked import NOON, Shop, at
 from txloom.cli import main
+from txloom.page import pages
+from txloom.page.links import Links
 from txloom.storage.delta.small_tables import append
 from txloom.storage.targets import history_tables, schemas
 
@@ -142,6 +145,25 @@ def test_hostile_texts_are_shown_as_text_and_obeyed_by_no_terminal(shop: Shop, c
         output = run_command(capsys, *command, "--json")
         assert output.isascii()
         assert "\x1b" not in output
+
+
+def test_lists_that_are_seldom_filled_are_shown_in_terminal_and_page(shop: Shop, capsys: Captured) -> None:
+    """Each list has its columns by name: one that the read model calls otherwise ends the command, and the page."""
+    run(shop)
+    partition = {"landing": 1, "at": NOON, "topic": "dev.rows", "csn": 9}
+    shop.write("source_partitions", {**partition, "partition": 0}, {**partition, "partition": 1, "torn": 4})
+    shop.write("backfills", {"run_id": "july", "status": "applied", "at": at(1), "from_csn": 5, "to_csn": 6})
+    until = datetime.now(UTC) + timedelta(days=1)
+    shop.write("readers", {"reader": "a_reader", "cut_id": 3, "at": NOON, "until": until})
+    lines = run_command(capsys, "status", "shop").splitlines()
+    assert [line.split()[:4] for line in lines if line.startswith("dev.rows")] == [
+        ["dev.rows", "0", "9", "2026-01-01"], ["dev.rows", "1", "9", "2026-01-01"]
+    ]  # fmt: skip
+    assert any(line.startswith("july") for line in lines) and any(line.startswith("a_reader") for line in lines)
+    view = pages.View.of(shop.pipeline, shop.warehouse, Links())
+    text = pages.ledger(view, page=1)
+    assert text.count("unreadable messages after") == 1 and "unreadable messages after 4" in text and "july" in text
+    assert "a_reader" in pages.cuts(view, page=1)
 
 
 def test_machines_get_the_read_model_as_json(shop: Shop, capsys: Captured) -> None:

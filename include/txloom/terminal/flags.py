@@ -1,11 +1,13 @@
-"""The flags of `txloom status`, `txloom explain` and `txloom audit`; nothing heavy is imported for them."""
+"""The flags of `txloom status`, `explain`, `audit` and `init`; nothing heavy is imported for them."""
 
 import argparse
+from pathlib import Path
 
 EXIT_CODES = """exit codes: 0 shown; 2 refused: an unknown pipeline, table, key or page, or no warehouse; \
 5 (explain) nothing is known of that transaction or key"""
 
 
+INIT_CODES = """exit codes: 0 written; 2 refused, or it needs you before it can run; 12 the database does not answer"""
 AUDIT_CODES = """exit codes: 0 every row is equal; 6 some rows differ, or could not be decided; 2 refused: no database \
 is declared, or it lacks a table; 12 the database does not answer"""
 
@@ -31,9 +33,27 @@ def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     audit.add_argument("--table", action="append", default=[], help="a declared table, or several with commas")
     wait = "seconds to wait until the lake shows the database's snapshot (default: as declared)"
     audit.add_argument("--wait", type=float, metavar="N", help=wait)
+    _init_flags(commands)
     for command in (status, explain):
         rows = "rows of a list (default: 10)" if command is status else "rows of a page (default: 50)"
         command.add_argument("--rows", type=int, default=10 if command is status else 50, metavar="N", help=rows)
     for command in (status, explain, audit):
         command.add_argument("--warehouse", metavar="URI", help="where the tables lie (default: TXLOOM_WAREHOUSE)")
         command.add_argument("--json", action="store_true", help="print JSON, for machines")
+
+
+def _init_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    summary = "write a first declaration out of a database, a sample of a stream, or extracts"
+    init = commands.add_parser("init", help=summary, description=f"{summary.capitalize()}.", epilog=INIT_CODES)
+    add = init.add_argument
+    add("name", metavar="NAME", help="of the pipeline")
+    add("--database", metavar="URI", help="of PostgreSQL: its catalog says tables, types and keys for certain")
+    add("--schema", metavar="NAME,...", help="schemas of the database (default: all)")
+    add("--tables", metavar="NAME,...", help="tables (default: all)")
+    add("--format", metavar="FORMAT", help="debezium, wal2json, goldengate or snapshots (default: that of the sample)")
+    add("--files", type=Path, metavar="DIR", help="source.files.path: a folder for each topic, or for each date")
+    add("--kafka", metavar="BROKERS", help="source.kafka.brokers, instead of files")
+    add("--prefix", metavar="NAME", help="topic.prefix of the Debezium connector")
+    add("--connection", metavar="ID", help="Airflow's connection to the database, for audits")
+    add("--out", type=Path, metavar="FILE", help="default: NAME.yaml in the folder of declarations; -: standard output")
+    add("--force", action="store_true", help="replace the file")

@@ -16,7 +16,7 @@ from txloom.terminal.texts import COLORS, age, ago, moment, shown, shown_value, 
 
 SAMPLE = 5
 """Rows of a sample that are shown."""
-HEADINGS = {"torn": "unreadable since"}
+HEADINGS = {"unreadable_since": "unreadable since"}
 """Headings of columns that are stored under another name."""
 
 
@@ -189,7 +189,7 @@ def _lists(panels: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]
     yield grid(_title("runs", panels["runs"]), ("run", "ended", "balanced", "steps"), runs)
     seldom = {
         "findings": ("severity", "code", "table", "column", "since_csn", "evidence", "hint"),
-        "partitions": ("topic", "partition", "csn", "at", "torn"),
+        "partitions": ("topic", "partition", "csn", "at", "unreadable_since"),
         "backfills": ("run_id", "status", "at", "from_csn", "to_csn", "counts"),
         "holds": ("reader", "cut_id", "since", "until"),
         "incidents": ("severity", "kind", "subject", "opened_at", "closed_at", "what"),

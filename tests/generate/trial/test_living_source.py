@@ -1,6 +1,7 @@
 """A source that lives: whatever is broken and repaired in whatever order, the lake ends as the source is."""
 
 import shutil
+import time
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -16,6 +17,7 @@ from txloom.errors import ConfigurationError
 from txloom.generate.trial.catalogue import KINDS
 from txloom.generate.trial.living_source import KEPT, LivingSource
 from txloom.generate.trial.slices import METADATA, topic_of
+from txloom.storage.checks.findings import open_findings
 from workloads.small_lake import SmallLake
 
 BEGIN = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -150,3 +152,28 @@ def test_whatever_is_broken_and_repaired_the_lake_ends_as_the_source_is(
         assert difference(source, f"{lake.warehouse}/orders") == ""
         letters = {letter["cause"] for letter in lake.rows("dead_letters")}
         assert letters == ({"value cannot be read"} if letters else set())
+
+
+@pytest.mark.parametrize("slices", [2, 8])
+def test_rows_that_were_lost_with_a_dead_transaction_are_no_second_finding(
+    source: LivingSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slices: int
+) -> None:
+    """Later changes of a row contradict the table because of the gap, which dead letters and cuts report already."""
+    monkeypatch.setenv("ORDERS_PATIENCE", "2s")
+    monkeypatch.setenv("ORDERS_STUCK_AFTER", "1s")
+    lake = lake_of(tmp_path, monkeypatch)
+    for n in range(slices):
+        source.advance(BEGIN + timedelta(minutes=n))
+    made = source.damage("lost-row", BEGIN + timedelta(minutes=slices))
+    lake.run()
+    time.sleep(2.2)
+    for n in range(slices + 1, slices + 25):
+        source.advance(BEGIN + timedelta(minutes=n))
+    lake.run()
+    assert {letter["xid"] for letter in lake.rows("dead_letters")} == {made.xid}
+    assert open_findings(lake.paths) == []
+    source.repair("lost-row", BEGIN + timedelta(minutes=slices + 26))
+    lake.run()
+    lake.run()
+    assert open_findings(lake.paths) == []
+    assert difference(source, f"{lake.warehouse}/orders") == ""

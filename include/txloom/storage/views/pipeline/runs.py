@@ -70,7 +70,8 @@ def backfills(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
 def partitions(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return the watermark of each partition, the furthest behind first; none where transactions do not wait for all.
 
-    rows: topic, partition, csn (None: it has shown none), at, torn (a message behind this csn could not be read).
+    rows: topic, partition, csn (None: it has shown none), at, unreadable_since (a message behind this csn could not be
+    read; None: all could).
     """
     paths = TablePaths(warehouse, pipeline.name)
     rows = [{**row, "at": datetime.fromtimestamp(row["at"] / 1e6, UTC)} for row in partition_watermarks.as_rows(paths)]
