@@ -62,9 +62,9 @@ pytest: services
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(CHOSEN) $(LIVED:%=--ignore=%)
 
 CHOSEN = -m "not long and not machines"
-LIVED = tests/dags/test_trial.py tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/test_operations.py tests/orchestration/test_backfill_runs.py
+LIVED = tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/test_operations.py tests/orchestration/test_backfill_runs.py
 
-lived: services ## approvals and backfills by people, in a real Airflow, and docs/trial.md (about 40 minutes; not part of test)
+lived: services ## approvals and backfills by people, in a real Airflow (about 25 minutes; not part of test)
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 $(LIVED)
 
 cluster: services ## a cluster of Spark with lakes on S3 and HDFS: four pipelines in an Airflow on PostgreSQL, lost workers, 50 races (two hours)

@@ -34,8 +34,24 @@ wait_for() {
   exit 1
 }
 
-# unpausing: whether Airflow knows the DAGs of `orders` and lets them run.
-unpausing() { airflow dags unpause --yes --treat-dag-id-as-regex '^orders_(cdc|dead_letters|backfill|load)$' 2>/dev/null | grep -q orders_cdc; }
+# unpausing: whether Airflow knows the DAGs of `orders` that the first hour needs, and lets them run.
+unpausing() {
+  python - "http://localhost:$port" "$AIRFLOW_HOME/passwords.json" <<'PYTHON' 2>/dev/null
+import json, sys, urllib.request
+url, passwords = sys.argv[1:]
+
+def ask(method, path, body, token=None):
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    request = urllib.request.Request(url + path, json.dumps(body).encode(), headers, method=method)
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
+
+credentials = {"username": "admin", "password": json.load(open(passwords))["admin"]}
+token = ask("POST", "/auth/token", credentials)["access_token"]
+for kind in ("backfill", "dead_letters", "load", "cdc"):
+    ask("PATCH", f"/api/v2/dags/orders_{kind}", {"is_paused": False}, token)
+PYTHON
+}
 
 for process in api-server scheduler dag-processor trial; do
   running "$process" || stop "$process"
@@ -64,7 +80,7 @@ running dag-processor || start airflow dag-processor
 wait_for scheduler scheduling
 if [ -n "$trial" ]; then
   running trial || start txloom trial run --folder "$trial"
-  [ -z "$is_first" ] || wait_for "DAG orders_cdc" unpausing
+  [ -z "$is_first" ] || wait_for "DAGs of orders" unpausing
 fi
 echo "[airflow] running at http://localhost:$port, user admin; stop with: make down"
 if [ -n "$new_password" ]; then
