@@ -1,12 +1,13 @@
 """The command line of txloom.
 
 `txloom init` writes a first declaration, `txloom check` validates declarations, `txloom schema` prints their JSON
-schema for editors, and `txloom generate` writes a stream to try them on. `txloom status` shows the state of pipelines,
-and `txloom explain` the story of a transaction or of a row; `txloom audit` compares the lake with the live database.
-`txloom trial` is the source that lives of `make up`.
+schema for editors, `txloom plan` shows what one will make, `txloom dry-run` tries it on a sample of its source, and
+`txloom generate` writes a stream to try it on. `txloom status` shows the state of pipelines, and `txloom explain` the
+story of a transaction or of a row; `txloom audit` compares the lake with the live database. `txloom trial` is the
+source that lives of `make up`.
 
 Exit codes are 0; 2 where a declaration or an argument is wrong; 5 where the transaction or row to explain is unknown;
-6 where an audit ends with rows that differ.
+6 where an audit ends with rows that differ, or a dry run with trouble.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return generation.main(given)
     if given.command == "trial":
         return trial.main(given)
-    if given.command in ("status", "explain", "audit"):
+    if given.command in ("status", "explain", "audit", "plan", "dry-run"):
         from txloom.terminal import commands
 
         return commands.main(given)

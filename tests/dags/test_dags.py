@@ -11,6 +11,7 @@ import pytest
 
 from txloom.config import discover, load
 from txloom.config.models.pipeline import Pipeline
+from txloom.terminal import plan
 
 PROJECT = Path(__file__).resolve().parents[2]
 DAGS = sorted((PROJECT / "dags").glob("*.py"))
@@ -92,8 +93,10 @@ def test_every_shipped_example_has_all_its_dags_in_order(tmp_path: Path) -> None
     assert sorted(listed) == sorted(
         f"{name}_{what}" for name in pipelines for what in WHAT if what != "alerts" or name in alerting
     )
-    for name in pipelines:
-        assert_in_order({dag: tasks for dag, tasks in listed.items() if dag.startswith(f"{name}_")}, name)
+    for file, name in zip(names, [load(file, connected=False).name for file in names], strict=True):
+        of_pipeline = {dag: tasks for dag, tasks in listed.items() if dag.startswith(f"{name}_")}
+        assert_in_order(of_pipeline, name)
+        assert plan.answer(load(file, connected=False), None)[0]["dags"].keys() == of_pipeline.keys()
 
 
 def test_the_cycle_checks_its_source_lands_buffers_merges_checks_each_expectation_and_publishes(

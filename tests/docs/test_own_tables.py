@@ -75,6 +75,8 @@ def test_whoever_follows_the_page_has_a_bank_that_is_equal_row_by_row(connect: C
     connect.postgres.psql("INSERT INTO accounts VALUES (9, 'Zoe', 0)", connect.database)
     wait_until(lambda: "bank.transaction" in connect.broker.topics(), "the first transaction")
     reader.follow("bash")
+    assert "dead letters: 0 of 0 transactions" in reader.said[-1]
+    reader.follow("bash")
     assert "checked=3 failed=0" in reader.said[-1], reader.said[-1]
     reader.follow("sql")
     wait_until(

@@ -95,6 +95,7 @@ TESTED_BY = {
     "storage/views/pipeline/problems": "storage/views/pipeline/test_lists",
     "storage/views/pipeline/runs": "storage/views/pipeline/test_lists",
     "storage/views/pipeline/waiting": "storage/views/pipeline/test_lists",
+    "storage/views/plan": "terminal/test_plan",
     "storage/views/stories/landed_messages": "storage/views/stories/test_transaction",
     "storage/views/stories/released_rows": "storage/views/stories/test_transaction",
     "storage/views/stories/row_changes": "storage/views/stories/test_row",

@@ -1,4 +1,4 @@
-"""Run `txloom status`, `explain` and `audit`: check the arguments, read the read model, show it or print JSON."""
+"""Run `txloom status`, `explain`, `audit` and `plan`: check arguments, read the read model, show it or print JSON."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ from txloom.storage.views.pipeline.overview import health, overview
 from txloom.storage.views.pipeline.waiting import waiting
 from txloom.storage.views.stories.row import Story, key_story
 from txloom.storage.views.stories.transaction import TransactionName, TransactionStory, transaction
-from txloom.terminal import explain, status
+from txloom.terminal import explain, plan, status
 
 NOTHING = 5
 """Exit code: the requested transaction or row is unknown."""
@@ -112,7 +112,20 @@ def _audit(given: argparse.Namespace) -> Answer:
     return values, Group(*drawn), code
 
 
-ANSWERS = {"status": _status, "explain": _explain, "audit": _audit}
+def _plan(given: argparse.Namespace) -> Answer:
+    warehouse = given.warehouse or os.environ.get("TXLOOM_WAREHOUSE")
+    values, drawn = plan.answer(find(given.pipeline, connected=False), warehouse)
+    return values, Group(*drawn), 0
+
+
+def _dry_run(given: argparse.Namespace) -> Answer:
+    from txloom.terminal import dry
+
+    values, drawn, code = dry.answer(given, panels)
+    return values, Group(*drawn), code
+
+
+ANSWERS = {"status": _status, "explain": _explain, "audit": _audit, "plan": _plan, "dry-run": _dry_run}
 
 
 def _key(table: str, parts: Sequence[str]) -> dict[str, str]:

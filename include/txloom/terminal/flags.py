@@ -1,4 +1,4 @@
-"""The flags of `txloom status`, `explain`, `audit` and `init`; nothing heavy is imported for them."""
+"""The flags of `txloom status`, `explain`, `audit`, `plan` and `init`; nothing heavy is imported for them."""
 
 import argparse
 from pathlib import Path
@@ -7,6 +7,9 @@ EXIT_CODES = """exit codes: 0 shown; 2 refused: an unknown pipeline, table, key 
 5 (explain) nothing is known of that transaction or key"""
 
 
+PLAN_CODES = "exit codes: 0 shown; 2 refused: the declaration is wrong, or there is none"
+DRY_CODES = """exit codes: 0 all would be fine; 6 there would be dead letters, findings or failed expectations; \
+2 refused; 12 the source cannot be reached"""
 INIT_CODES = """exit codes: 0 written; 2 refused, or it needs you before it can run; 12 the database does not answer"""
 AUDIT_CODES = """exit codes: 0 every row is equal; 6 some rows differ, or could not be decided; 2 refused: no database \
 is declared, or it lacks a table; 12 the database does not answer"""
@@ -34,10 +37,19 @@ def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     wait = "seconds to wait until the lake shows the database's snapshot (default: as declared)"
     audit.add_argument("--wait", type=float, metavar="N", help=wait)
     _init_flags(commands)
+    summary = "what a declaration will make, before anything is written"
+    plan = commands.add_parser("plan", help=summary, description=f"Show {summary}.", epilog=PLAN_CODES)
+    plan.add_argument("pipeline", metavar="PIPELINE", help="name or file")
+    summary = "what a pipeline would make of a sample of its source; nothing of it stays"
+    dry = commands.add_parser("dry-run", help=summary, description=f"Show {summary}.", epilog=DRY_CODES)
+    dry.add_argument("pipeline", metavar="PIPELINE", help="name or file")
+    dry.add_argument("--keep", type=Path, metavar="DIR", help="keep the sample and its tables there")
+    dry.add_argument("--rows", type=int, default=10, metavar="N", help="rows of a list (default: 10)")
+    dry.add_argument("--json", action="store_true", help="print JSON, for machines")
     for command in (status, explain):
         rows = "rows of a list (default: 10)" if command is status else "rows of a page (default: 50)"
         command.add_argument("--rows", type=int, default=10 if command is status else 50, metavar="N", help=rows)
-    for command in (status, explain, audit):
+    for command in (status, explain, audit, plan):
         command.add_argument("--warehouse", metavar="URI", help="where the tables lie (default: TXLOOM_WAREHOUSE)")
         command.add_argument("--json", action="store_true", help="print JSON, for machines")
 

@@ -94,9 +94,9 @@ def one(panels: Mapping[str, Any]) -> Iterator[RenderableType]:
             yield shown(f"  no sign of life since {moment(each.lease['silent_since'])}: {TAKEN_OVER}")
     for reason in each.reasons:
         yield _reason(reason, now)
-    yield from _expectations(panels["expectations"])
-    yield from _waiting(panels["waiting"])
-    yield from _dead_letters(panels["letters"])
+    yield from expectations(panels["expectations"])
+    yield from waiting(panels["waiting"])
+    yield from dead_letters(panels["letters"])
     yield from _lists(panels, now)
 
 
@@ -113,7 +113,8 @@ def _title(name: str, page: Page) -> str:
     return f"{name}: {part}, as of {moment(page.as_of)}"
 
 
-def _expectations(page: Page) -> Iterator[RenderableType]:
+def expectations(page: Page) -> Iterator[RenderableType]:
+    """Yield all expectations, with rows of those that fail."""
     words = {
         True: ("passes", COLORS["green"]),
         False: ("fails", COLORS["red"]),
@@ -139,14 +140,15 @@ def _expectations(page: Page) -> Iterator[RenderableType]:
             yield shown(f"  do: {row['hint']}")
 
 
-def _waiting(waiting: Waiting) -> Iterator[RenderableType]:
+def waiting(listing: Waiting) -> Iterator[RenderableType]:
+    """Yield the transactions that wait, and what for."""
     columns = ("transaction", "csn", "waits", "cause", "tables, received of expected")
     rows = [
         [row["transaction_id"], row["csn"], age(row["age_seconds"]), row["cause"], sections(row["tables"])]
-        for row in waiting.page.rows
+        for row in listing.page.rows
     ]
-    causes = f" ({shown_value(waiting.causes)})" if waiting.causes else ""
-    yield grid(_title("waiting transactions", waiting.page) + causes, columns, rows)
+    causes = f" ({shown_value(listing.causes)})" if listing.causes else ""
+    yield grid(_title("waiting transactions", listing.page) + causes, columns, rows)
 
 
 def sections(tables: Sequence[Mapping[str, Any]]) -> str:
@@ -160,13 +162,14 @@ def sections(tables: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _dead_letters(dead_letters: Any) -> Iterator[RenderableType]:
-    listing = dead_letters.listing
+def dead_letters(letters: Any) -> Iterator[RenderableType]:
+    """Yield open dead letters by cause."""
+    listing = letters.listing
     rows = [[g.cause, g.events, g.transactions, g.since, "; ".join(g.examples), g.hint] for g in listing.groups]
     title = f"dead letters: {listing.events} of {listing.transactions} transactions"
     yield grid(title, ("cause", "events", "transactions", "since", "such as", "what to do"), rows)
     if listing.events:
-        yield shown(f"  redrive or dismiss: run the DAG {dead_letters.dag_id}")
+        yield shown(f"  redrive or dismiss: run the DAG {letters.dag_id}")
 
 
 def _lists(panels: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:

@@ -1,0 +1,66 @@
+"""`txloom plan`: what a declaration will make, before anything is written."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.storage.views.plan import planned_tables
+from txloom.terminal.status import grid
+from txloom.terminal.texts import shown
+
+
+def answer(pipeline: Pipeline, warehouse: str | None) -> tuple[dict[str, Any], list[RenderableType]]:
+    """Return what a declaration will make, and what a terminal shows of it."""
+    tables = planned_tables(pipeline, warehouse)
+    values = {
+        "pipeline": pipeline.name,
+        "reads": _reads(pipeline),
+        "dags": dict(_dags(pipeline)),
+        "tables": [vars(table) for table in tables],
+        "expectations": {each.id: each.severity for each in pipeline.expectations},
+    }
+    return values, list(_drawn(pipeline, values))
+
+
+def _reads(pipeline: Pipeline) -> list[str]:
+    """Return where messages come from, in words."""
+    source = pipeline.source
+    if source.kafka is not None:
+        topics = [*source.kafka.topics, *([source.transaction_topic] if source.transaction_topic else [])]
+        return [f"topic {topic} at {source.kafka.brokers}" for topic in dict.fromkeys(topics)]
+    assert source.files is not None
+    return [f"files below {source.files.path}, a folder for each {'date' if source.snapshots else 'topic'}"]
+
+
+def _dags(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Yield each DAG with its schedule."""
+    name, by_hand = pipeline.name, "by hand"
+    cycle = f"after {', '.join(pipeline.after)}" if pipeline.after else pipeline.schedule
+    yield names.cdc_dag_id(name), cycle or by_hand
+    if pipeline.alerts is not None:
+        yield names.alerts_dag_id(name), pipeline.alerts.schedule or "at the end of each cycle"
+    yield names.maintenance_dag_id(name), pipeline.maintenance.schedule or by_hand
+    if pipeline.audit is not None:
+        yield names.audit_dag_id(name), pipeline.audit.schedule or by_hand
+    for dag in (names.load_dag_id, names.backfill_dag_id, names.dead_letters_dag_id):
+        yield dag(name), by_hand
+    yield names.consumer_dag_id(name), "after each cut: an example of a reader"
+
+
+def _drawn(pipeline: Pipeline, values: dict[str, Any]) -> Iterator[RenderableType]:
+    yield Text.assemble(shown(pipeline.name, "bold"), f"  {pipeline.source.format}, {pipeline.completeness.rule}")
+    yield grid("reads", ("where",), [[each] for each in values["reads"]])
+    yield grid("DAGs", ("dag", "runs"), list(values["dags"].items()))
+    columns = ("table", "what", "key", "columns", "the next run")
+    rows = [
+        [each["name"], each["what"], ", ".join(each["key"]) or "none", each["columns"], each["state"]]
+        for each in values["tables"]
+    ]
+    yield grid("tables", columns, rows)
+    meaning = {"block": "nothing is published until it passes", "warn": "reported", "info": "reported"}
+    checks = [[id_, severity, meaning[severity]] for id_, severity in values["expectations"].items()]
+    yield grid("expectations", ("id", "severity", "when it fails"), checks)
