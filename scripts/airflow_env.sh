@@ -35,6 +35,7 @@ export AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'
 export TXLOOM_JARS="${TXLOOM_JARS:-$root/jars}"
 # Where nobody names an inbox or a warehouse, pipeline `orders` has a source that lives (`txloom trial`): a cycle each
 # minute, and what is wrong is seen while one watches.
+[ "${TXLOOM_INBOX:-}" != "$state/trial/inbox" ] || unset TXLOOM_INBOX TXLOOM_WAREHOUSE
 trial=$([ -n "${TXLOOM_INBOX:-}${TXLOOM_WAREHOUSE:-}" ] || echo "$state/trial")
 if [ -n "$trial" ]; then
   export TXLOOM_INBOX="$trial/inbox"

@@ -59,7 +59,6 @@ done
 if ! running api-server; then
   "$root/scripts/preflight.sh" --port "$port"
 fi
-is_first=$([ -n "$trial" ] && [ ! -d "$trial" ] && echo yes || true)
 if [ -n "$trial" ]; then
   # The scheduler's first look at the inbox must not come before the source has made it.
   mkdir -p "$TXLOOM_INBOX"
@@ -80,7 +79,8 @@ running dag-processor || start airflow dag-processor
 wait_for scheduler scheduling
 if [ -n "$trial" ]; then
   running trial || start txloom trial run --folder "$trial"
-  [ -z "$is_first" ] || wait_for "DAGs of orders" unpausing
+  # Once: who pauses them later has a reason.
+  [ -f "$AIRFLOW_HOME/unpaused" ] || { wait_for "DAGs of orders" unpausing && touch "$AIRFLOW_HOME/unpaused"; }
 fi
 echo "[airflow] running at http://localhost:$port, user admin; stop with: make down"
 if [ -n "$new_password" ]; then

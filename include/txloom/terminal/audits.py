@@ -32,7 +32,7 @@ def answer(given: argparse.Namespace, warehouse: str) -> tuple[Any, list[Rendera
     step = Step(pipeline, TablePaths(warehouse, pipeline.name), run_id, no_session)
     counts = audit(step, Choice(listed(given.table), wait))
     rows = [row for row in audits(pipeline, warehouse, size=1_000).rows if row["run_id"] == run_id]
-    equal = all(row["verdict"] == "equal" for row in rows)
+    equal = counts["tables"] and not any(counts[name] for name in ("differing", "unsettled", "behind"))
     return {"counts": counts, "tables": rows}, list(_drawn(rows)), 0 if equal else DIFFERS
 
 
@@ -48,8 +48,9 @@ def _drawn(rows: list[dict[str, Any]]) -> Iterator[RenderableType]:
     yield grid(f"audit: {counted(len(rows), 'table')}", columns, cells)
     for row in rows:
         if row["differences"]:
+            more = ", the first of them" if row["has_more"] else ""
             yield grid(
-                f"{row['table']}: rows that differ: {row['differing']}",
+                f"{row['table']}: rows that differ: {row['differing']}{more}",
                 ("row", "what", "in the lake", "in the source", "since csn"),
                 [_difference(each) for each in row["differences"]],
             )

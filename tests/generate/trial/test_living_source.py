@@ -14,6 +14,7 @@ from generate.trial.trials import difference, living
 from lake import ORDERS
 from txloom.config import load
 from txloom.errors import ConfigurationError
+from txloom.generate.trial import living_source
 from txloom.generate.trial.catalogue import KINDS
 from txloom.generate.trial.living_source import KEPT, LivingSource
 from txloom.generate.trial.slices import METADATA, topic_of
@@ -42,6 +43,39 @@ def test_it_commits_as_much_as_time_passed(source: LivingSource) -> None:
     assert source.advance(BEGIN + timedelta(seconds=20 * 39)) <= 20, "no time has passed"
     assert source.advance(BEGIN + timedelta(days=2)) == 120, "a source that slept does not make up for it"
     assert source.advance(BEGIN + timedelta(days=2, seconds=30)) < 90, "and its clock is that of the world again"
+
+
+def test_its_clock_does_not_run_ahead_however_often_it_is_broken(source: LivingSource) -> None:
+    """A source whose clock is ahead commits nothing until it is caught up: that is quiet, and nobody made it so."""
+    source.advance(BEGIN)
+    for n, name in enumerate(IN_STREAM, 1):
+        source.damage(name, BEGIN + timedelta(seconds=n))
+    assert source.advance(BEGIN + timedelta(seconds=30)) > 10
+
+
+def test_a_process_that_dies_while_it_delivers_loses_no_fault(
+    source: LivingSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    source.advance(BEGIN)
+    monkeypatch.setattr(living_source, "deliver", dies)
+    with pytest.raises(KeyboardInterrupt):
+        source.damage("orphan", BEGIN)
+    assert [fault.name for fault in source.open_faults()] == ["orphan"]
+    with pytest.raises(KeyboardInterrupt):
+        source.repair("orphan", BEGIN + timedelta(seconds=1))
+    assert [fault.name for fault in source.open_faults()] == ["orphan"]
+
+
+def test_one_process_runs_it(source: LivingSource) -> None:
+    assert not source.is_running()
+    with source.running():
+        assert source.is_running()
+        with pytest.raises(ConfigurationError, match="another process runs this source"), source.running():
+            raise AssertionError
+    assert not source.is_running()
 
 
 def test_a_slice_that_a_killed_process_left_is_delivered_by_the_next(

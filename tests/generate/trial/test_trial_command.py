@@ -1,6 +1,7 @@
 """`txloom trial`: what its user reads, and that it lets the source work until it is told to stop."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -48,7 +49,8 @@ def test_a_fault_says_what_was_done_where_to_look_and_what_to_do(
     running: Path, capsys: pytest.CaptureFixture[str], fault: str
 ) -> None:
     text = said(running, capsys, "break", fault)
-    broken, where, see, repair = text.splitlines()
+    broken, where, see, note, repair = text.splitlines()
+    assert note == "note:    the source does not run now, and nobody reads it: `make up` starts both."
     assert broken.startswith("broken:  ") and len(broken) > 60
     assert where == (
         "look at: http://localhost:8080/plugin/txloom, pipeline orders, after its next run; one begins each minute."
@@ -88,19 +90,22 @@ def test_a_job_of_the_pipeline_is_killed_and_no_other_process(tmp_path: Path) ->
     job.write_text("import time\ntime.sleep(60)\n")
     command = [sys.executable, str(job), "--pipeline"]
     with pytest.raises(ConfigurationError, match=r"no job of shop_of_this_test ran in 0\.1 s"):
-        kill_a_job("shop_of_this_test", within=0.1)
+        kill_a_job("shop_of_this_test", tmp_path / "warehouse", within=0.1)
+    ours = {**os.environ, "TXLOOM_WAREHOUSE": str(tmp_path / "warehouse")}
     with (
-        subprocess.Popen([*command, "shop_of_another_test"]) as other,
-        subprocess.Popen([*command, "shop_of_this_test"]) as process,
+        subprocess.Popen([*command, "shop_of_another_test"], env=ours) as other,
+        subprocess.Popen([*command, "shop_of_this_test"], env=ours | {"TXLOOM_WAREHOUSE": "/elsewhere"}) as elsewhere,
+        subprocess.Popen([*command, "shop_of_this_test"], env=ours) as process,
     ):
         try:
-            text = kill_a_job("shop_of_this_test", within=20)
+            text = kill_a_job("shop_of_this_test", tmp_path / "warehouse", within=20)
             assert text == f"process {process.pid}, which ran merge_current of shop_of_this_test, was killed"
             assert process.wait(10) == -signal.SIGKILL
-            assert other.poll() is None
+            assert other.poll() is None and elsewhere.poll() is None
         finally:
             process.kill()
             other.kill()
+            elsewhere.kill()
 
 
 def test_what_is_held_back_is_a_message_as_it_was(running: Path, capsys: pytest.CaptureFixture[str]) -> None:

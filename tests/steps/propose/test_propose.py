@@ -101,6 +101,9 @@ def test_a_stream_without_types_says_tables_and_keys_and_marks_its_guesses(
     assert {row["status"] for row in lake.rows("transactions")} == {"released"}
 
 
+SOURCE = {"connector": "postgresql", "schema": "app", "table": "Things"}
+
+
 def connect(field: str, kind: str, name: str = "", **parameters: str) -> dict[str, Any]:
     made: dict[str, Any] = {"field": field, "type": kind, "optional": True}
     return made | ({"name": name} if name else {}) | ({"parameters": parameters} if parameters else {})
@@ -119,7 +122,7 @@ def test_the_schema_in_a_debezium_message_says_types(tmp_path: Path) -> None:
                                      "__debezium.source.column.scale": "3"}),
     ]  # fmt: skip
     row = dict.fromkeys(["id", "at", "day", "amount", "price", "seen", "ok", "doc", "uid", "tags", "text"])
-    payload = {"op": "c", "before": None, "after": row, "source": {"schema": "app", "table": "Things"}}
+    payload = {"op": "c", "before": None, "after": row, "source": SOURCE}
     value = {"schema": {"fields": [{"field": "after", "fields": fields}]}, "payload": payload}
     record = {"topic": "dev.app.Things", "offset": 0, "key": json.dumps({"payload": {"id": 1}}), "value": value}
     (tmp_path / "in" / "things").mkdir(parents=True)
@@ -166,6 +169,15 @@ ODD = """
     CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM ('2026-01-01') TO ('2027-01-01');
     CREATE TABLE ratios (ratio float8 PRIMARY KEY);
     CREATE TABLE quiet (id int PRIMARY KEY); ALTER TABLE quiet REPLICA IDENTITY NOTHING;
+    CREATE TABLE transactions ("a b" int, a_b int PRIMARY KEY, "null" int,
+        twice int GENERATED ALWAYS AS (a_b * 2) STORED);
+    CREATE TABLE covered (id int, v int, PRIMARY KEY (id) INCLUDE (v));
+    CREATE TABLE chosen (id int PRIMARY KEY, code text NOT NULL UNIQUE);
+    ALTER TABLE chosen REPLICA IDENTITY USING INDEX chosen_code_key;
+    CREATE TABLE "null" (id int PRIMARY KEY, "order" int REFERENCES transactions, other bigint REFERENCES transactions);
+    ALTER TABLE "null" ADD FOREIGN KEY ("order") REFERENCES transactions;
+    CREATE TABLE parts_changes (id int PRIMARY KEY); CREATE TABLE "2nd" (id int PRIMARY KEY, "ID" text);
+    CREATE TABLE "odd name" (id int PRIMARY KEY);
 """
 
 
@@ -175,14 +187,23 @@ def test_what_a_database_does_not_say_is_marked(tmp_path: Path, postgres: Postgr
     text = (tmp_path / "shop.yaml").read_text()
     assert {table.name: list(table.key) for table in pipeline.tables} == {
         "old_lines": [], "public_lines": ["code"], "parts": ["id", "at"], "ratios": [], "quiet": ["id"],
+        "public_transactions": ["a_b"], "covered": ["id"], "chosen": ["code"], "null": ["id"], "c_2nd": ["id"],
+        "parts_changes_2": ["id"],
     }  # fmt: skip
     types = {column.source: (column.name, str(column.type)) for column in pipeline.table("public_lines").columns}
     assert types == {
         "code": ("code", "string"), "amount": ("amount", "decimal(38,10)"), "span": ("span", "string"),
         "wide": ("wide", "string"), "Größe in cm": ("gr__e_in_cm", "float"), "größe_in_cm": ("gr__e_in_cm_2", "int"),
     }  # fmt: skip
+    moved = pipeline.table("public_transactions")
+    assert {column.name: column.source for column in moved.columns} == {"a_b_2": "a b", "a_b": "a_b", "null": "null"}
+    (orphans,) = pipeline.expectations
+    assert (orphans.child, orphans.parent, list(orphans.parent_key)) == ("null", "public_transactions", ["order"])  # type: ignore[union-attr]
+    assert "does not have its generated columns: twice" in text and "'ID' is left out" in text
+    assert "# Only you know: how 'public.odd name' is captured" in text
     for guess in (
-        "there is no key: inserts only", "there is no primary key: this is a unique index", "ratio is no type of a key",
+        "it is the replica identity", "there is no key: inserts only",
+        "there is no primary key: this is a unique index", "ratio is no type of a key",
         "numeric without digits: say how wide", "interval stays text", "numeric(60,2) has more digits",
     ):  # fmt: skip
         assert re.search(rf"# guess: .*{re.escape(guess)}", text), guess
@@ -195,14 +216,18 @@ def test_what_a_database_does_not_say_is_marked(tmp_path: Path, postgres: Postgr
     assert "but the database has old, public." in capsys.readouterr().err
 
 
-def test_extracts_say_types_and_a_key_is_guessed(tmp_path: Path) -> None:
+def test_extracts_say_types_and_a_key_is_guessed(tmp_path: Path, capsys: Captured) -> None:
     day = tmp_path / "in" / "2026-06-02"
     for name in ("lines", "people", "towns", "_SUCCESS"):
         (day / name).mkdir(parents=True)
     (tmp_path / "in" / "2026-06-01").mkdir()
     rows = pa.table({"id": [1, 2, 3], "kind": ["a", "a", "b"], "amount": pa.array([1, 2, 3], pa.decimal128(12, 2))})
     pq.write_table(rows, day / "lines" / "1.parquet")
-    (day / "people" / "1.csv").write_text("kind,name,born\nx,Ann,2001-05-06\nx,Bob,\n")
+    (day / "people" / "0.csv").write_text("kind,name,born\n")
+    (day / "people" / "1.csv").write_text("\ufeffkind,name,born\nx,Ann,2001-05-06\nx,Bob,\n")
+    for name in ("Upper", "empty"):
+        (day / name).mkdir()
+        (day / name / "1.csv").write_text("id\n" + ("1\n" if name == "Upper" else ""))
     (day / "towns" / "1.jsonl").write_text('{"id": "A", "at": 7}\n{"id": "B", "at": 7}\n')
     pipeline = init(tmp_path, "--files", tmp_path / "in")
     assert shapes(pipeline) == {
@@ -211,6 +236,8 @@ def test_extracts_say_types_and_a_key_is_guessed(tmp_path: Path) -> None:
         "people": (["name"], {"kind": "string", "name": "string", "born": "date"}),
     }
     assert pipeline.source.format == "snapshots"
+    said = capsys.readouterr().err
+    assert "what Upper may be called" in said and "which columns empty has" in said
     assert "key: [name]  # guess: name had no value twice in 2 rows" in (tmp_path / "shop.yaml").read_text()
 
 
@@ -228,6 +255,20 @@ def test_what_it_cannot_do_it_says(tmp_path: Path, capsys: Captured, flags: tupl
     given = [flag.format(tmp_path) for flag in flags]
     assert main(["init", "shop", "--out", "-", *given]) in (2, 12)
     assert f"txloom init: {refused.format(tmp_path)}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("1.jsonl.gz", b"no gzip"), ("1.jsonl", b'{"payload": "x"}\n{"change": null}\n' + b"[" * 100_000 + b"\n")],
+)
+def test_what_cannot_be_read_is_an_error_with_its_file(
+    tmp_path: Path, capsys: Captured, name: str, content: bytes
+) -> None:
+    (tmp_path / "in" / "topic").mkdir(parents=True)
+    (tmp_path / "in" / "topic" / name).write_bytes(content)
+    assert main(["init", "shop", "--out", "-", "--files", str(tmp_path / "in")]) == 2
+    said = capsys.readouterr().err
+    assert f"txloom init: --files: {tmp_path}" in said or "txloom init: found no table" in said
 
 
 def test_a_file_is_not_replaced_unasked(tmp_path: Path, capsys: Captured) -> None:

@@ -34,7 +34,7 @@ MOST = 120
 FEWEST = 20
 """Transactions of a slice that is damaged: one of them is such that it can be."""
 ROWS = "1-3:60,4-8:38,9-20:2"
-KEPT = 4_000
+KEPT = 6_000
 """Slices that stay in the inbox: a day's."""
 FAULTS = "_faults"
 SHARED = ("layout", "schema", "topic", "transaction_topic", "partitions", "seed", "tables", "start_csn")
@@ -63,12 +63,20 @@ class LivingSource:
         with self._alone():
             if self.is_open(name):
                 raise ConfigurationError(f"{name}: it is open since {self._load(name).at:%H:%M:%S}; repair it first.")
-            if (change := kind.change) is not None:
-                if self.is_open("quiet-source"):
-                    raise ConfigurationError(f"{name}: the source is quiet; repair quiet-source first.")
-                self._advance(now, FEWEST, lambda made: change(made, fault))
-            if kind.repair or kind.lasts:
-                self._save(fault)
+            if kind.change is not None and self.is_open("quiet-source"):
+                raise ConfigurationError(f"{name}: the source is quiet; repair quiet-source first.")
+
+            def change(made: Slice) -> None:
+                """Damage a slice, and note it before it is delivered: what is held back must not be lost."""
+                if kind.change is not None:
+                    kind.change(made, fault)
+                if kind.repair or kind.lasts:
+                    self._save(fault)
+
+            if kind.change is not None:
+                self._advance(now, FEWEST, change)
+            else:
+                change(Slice(0, {}))
         return fault
 
     def repair(self, name: str, now: datetime) -> str:
@@ -80,11 +88,11 @@ class LivingSource:
             if fault.held:
                 deliver(self.inbox, f"late-{now:%Y%m%dT%H%M%S%f}", fault.lines())
                 said.append(f"what was missing of transaction {fault.xid} was sent")
-            self._file(name).unlink()
             if fault.planted is not None:
                 self._advance(now, FEWEST, lambda made: said.append(damage.remove_orphan(made, fault)))
-            elif not fault.held and not self.is_open("quiet-source"):
+            elif not fault.held:
                 self._advance(now, FEWEST)
+            self._file(name).unlink()
             return said[0] if said else KINDS[name].repair
 
     def open_faults(self) -> list[Fault]:
@@ -95,6 +103,28 @@ class LivingSource:
     def is_open(self, name: str) -> bool:
         """Return whether a fault is open."""
         return self._file(name).exists()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Say that the source runs, while a block does.
+
+        Raises ConfigurationError where another process runs it.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".running").open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConfigurationError(f"{self.folder}: another process runs this source.") from None
+            yield
+
+    def is_running(self) -> bool:
+        """Return whether a process runs the source."""
+        try:
+            with self.running():
+                return False
+        except ConfigurationError:
+            return True
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -117,7 +147,9 @@ class LivingSource:
         count = FIRST if last is None else max(fewest, min((now - last) // GAP, MOST))
         if count <= 0:
             return 0
-        shape = {**dict.fromkeys(SHARED), "format": "goldengate", "start_time": now - count * GAP}
+        # The clock of a source that commits more than time has passed must not run ahead: it would be quiet afterwards.
+        gap = GAP if last is None else min(GAP, max((now - last) // count, 1_000))
+        shape = {**dict.fromkeys(SHARED), "format": "goldengate", "start_time": now - count * gap}
         generate(
             Request(
                 folder=self.folder,
@@ -127,7 +159,7 @@ class LivingSource:
                 sizes=sizes_of(ROWS),
                 shares=shares_of([]),
                 faults=Faults(),
-                gap=GAP,
+                gap=gap,
                 append=last is not None,
             )
         )

@@ -50,7 +50,7 @@ def main(given: argparse.Namespace) -> int:
             return _repair(source, given)
         if given.fault is None:
             return _list(source)
-        return _break(source, _known(given.fault))
+        return _break(source, _known(given.fault), given.folder / "warehouse")
     except ConfigurationError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -69,11 +69,12 @@ def _run(source: LivingSource, seconds: float) -> int:
     source.inbox.mkdir(parents=True, exist_ok=True)
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
-    while not stopped:
-        print(f"{datetime.now(UTC):%H:%M:%S} {source.advance(datetime.now(UTC))} transactions", flush=True)
-        until = time.monotonic() + seconds
-        while not stopped and time.monotonic() < until:
-            time.sleep(min(0.2, seconds))
+    with source.running():
+        while not stopped:
+            print(f"{datetime.now(UTC):%H:%M:%S} {source.advance(datetime.now(UTC))} transactions", flush=True)
+            until = time.monotonic() + seconds
+            while not stopped and time.monotonic() < until:
+                time.sleep(min(0.2, seconds))
     return 0
 
 
@@ -83,15 +84,17 @@ def _list(source: LivingSource) -> int:
     return 0
 
 
-def _break(source: LivingSource, name: str) -> int:
+def _break(source: LivingSource, name: str, warehouse: Path) -> int:
     kind, url = KINDS[name], f"http://localhost:{os.environ.get('TXLOOM_PORT', '8080')}"
     if name == "killed-task":
-        fault = Fault(name, datetime.now(UTC), kill_a_job(PIPELINE))
+        fault = Fault(name, datetime.now(UTC), kill_a_job(PIPELINE, warehouse))
     else:
         fault = source.damage(name, datetime.now(UTC))
     print(f"broken:  {fault.made or kind.summary}.")
     print(f"look at: {url}/plugin/txloom, pipeline {PIPELINE}, after its next run; one begins each minute.")
     print(f"see:     {kind.see}")
+    if not source.is_running():
+        print("note:    the source does not run now, and nobody reads it: `make up` starts both.")
     print(f"repair:  {f'make repair: {kind.repair}' if kind.repair else kind.yours or 'nothing is left to repair'}.")
     return 0
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from txloom.config.models.column_types import KEYLESS
 from txloom.config.problems import nearest
 from txloom.errors import ConfigurationError
 from txloom.steps.propose.database_types import proposed
-from txloom.steps.propose.proposal import Column, ForeignKey, Table
-from txloom.storage.sources.postgresql_catalog import Catalog, CatalogTable
+from txloom.steps.propose.proposal import Column, ForeignKey, Table, fit
+from txloom.storage.sources.postgresql_catalog import Catalog, CatalogTable, Reference
 
 
 def chosen(catalog: Catalog, names: Sequence[str]) -> list[CatalogTable]:
@@ -33,11 +32,25 @@ def tables_of(tables: Sequence[CatalogTable]) -> list[Table]:
 
 def foreign_keys(tables: Sequence[CatalogTable]) -> Iterator[ForeignKey]:
     """Yield the foreign keys between tables that refer to the whole key of another one."""
-    keys = {table.name: table.key for table in tables}
+    known = {table.name: (table, _table(table)) for table in tables}
+    seen = set[tuple[str, str, tuple[str, ...]]]()
     for table in tables:
         for each in table.references:
-            if each.table in keys and each.referred == keys[each.table] and table.key:
-                yield ForeignKey(table.name, each.table, each.columns)
+            parent, made = known.get(each.table, (None, None))
+            if parent is None or made is None or tuple(made.key) != each.referred or not known[table.name][1].key:
+                continue
+            types = [proposed(dict(of.columns).get(name, "")).type for of, name in _pairs(table, parent, each)]
+            name = (table.name, each.table, each.columns)
+            if types[::2] == types[1::2] and name not in seen:
+                seen.add(name)
+                yield ForeignKey(*name)
+
+
+def _pairs(table: CatalogTable, parent: CatalogTable, each: Reference) -> Iterator[tuple[CatalogTable, str]]:
+    """Yield by turns a column of a foreign key and the one that it refers to."""
+    for name, referred in zip(each.columns, each.referred, strict=True):
+        yield table, name
+        yield parent, referred
 
 
 def _short(name: str) -> str:
@@ -47,12 +60,11 @@ def _short(name: str) -> str:
 def _table(table: CatalogTable) -> Table:
     types = {name: proposed(kind) for name, kind in table.columns}
     columns = [Column(name, kind.type, kind.guess) for name, kind in types.items()]
-    key, guess = list(table.key), "" if table.is_primary else "there is no primary key: this is a unique index"
-    if unfit := [name for name in key if types[name].type.split("<")[0] in KEYLESS]:
-        key, guess = [], f"{unfit[0]} is no type of a key: inserts only"
-    elif not key:
+    which = "it is the replica identity" if table.identity == "i" else "there is no primary key: this is a unique index"
+    guess = "" if table.is_primary else which
+    if not table.key:
         guess = "there is no key: inserts only, updates and deletes become dead letters"
-    return Table(table.name, columns, key, guess, list(_notes(table)))
+    return fit(Table(table.name, columns, list(table.key), guess, list(_notes(table))))
 
 
 def _notes(table: CatalogTable) -> Iterator[str]:
@@ -60,5 +72,7 @@ def _notes(table: CatalogTable) -> Iterator[str]:
     if table.identity == "n" or (table.identity == "d" and not table.is_primary):
         repair = f"ALTER TABLE {table.name} REPLICA IDENTITY FULL"
         yield f"Its log has no keys of updates and deletes: {repair}, or USING INDEX."
+    if table.generated:
+        yield f"The log does not have its generated columns: {', '.join(table.generated)}."
     if table.is_partitioned:
         yield "It is partitioned: publish it as one table (publish_via_partition_root), or declare its partitions."

@@ -1,7 +1,10 @@
 """Tables of a declaration out of a folder of extracts: whole tables as files, in a folder for each date."""
 
 import csv
+import gzip
+import io
 import json
+import zlib
 from collections.abc import Sequence
 from datetime import date
 from itertools import islice
@@ -11,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from txloom.errors import ConfigurationError
-from txloom.steps.propose.proposal import Column, Table
+from txloom.steps.propose.proposal import Column, Table, fit, lake_name
 from txloom.steps.propose.sampled_types import sampled_type
 
 SCHEMA = "extracts"
@@ -35,36 +38,48 @@ def _is_date(name: str) -> bool:
     return True
 
 
-def extract_tables(folder: Path) -> list[Table]:
-    """Return a table for each folder of the newest date.
+def extract_tables(folder: Path) -> tuple[list[Table], list[str]]:
+    """Return a table for each folder of the newest date that has rows, and what is to be known of the others.
 
-    Raises ConfigurationError where there are none.
+    Raises ConfigurationError where there are none, or a file cannot be read.
     """
     newest = newest_date(folder)
     folders = [each for each in sorted(newest.iterdir()) if each.is_dir()] if newest is not None else []
-    tables = []
+    tables, unknown = list[Table](), list[str]()
     for entry in (each for each in folders if each.name[0] not in "._"):
-        file = next((each for each in sorted(entry.iterdir()) if each.is_file() and each.name[0] not in "._"), None)
-        if file is not None and (rows := _rows(file)):
-            tables.append(_table(f"{SCHEMA}.{entry.name}", rows, _parquet_types(file)))
+        files = [each for each in sorted(entry.iterdir()) if each.is_file() and each.name[0] not in "._"]
+        file, rows = next(((file, rows) for file in files if (rows := _readable(file))), (None, []))
+        if entry.name != lake_name(entry.name):
+            unknown.append(f"what {entry.name} may be called: the folder of a table has the table's name in the lake.")
+        elif file is None:
+            unknown.append(f"which columns {entry.name} has: it has no rows in {entry.parent.name}. Declare it too.")
+        else:
+            tables.append(fit(_table(f"{SCHEMA}.{entry.name}", rows, _parquet_types(file))))
     if not tables:
         expected = "expected YYYY-MM-DD/TABLE/FILE.csv, .jsonl or .parquet"
         raise ConfigurationError(f"--files: found no rows below {folder}, {expected}.")
-    return tables
+    return tables, unknown
+
+
+def _readable(file: Path) -> list[dict[str, Any]]:
+    try:
+        return _rows(file)
+    except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
+        raise ConfigurationError(f"--files: {file} cannot be read: {error}.") from error
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
     if file.suffix == ".parquet":
         batch = next(pq.ParquetFile(file).iter_batches(ROWS), None)
         return [] if batch is None else batch.to_pylist()
-    if file.suffix == ".csv":
-        with file.open(newline="", errors="replace") as stream:
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+        lines = io.TextIOWrapper(stream, "utf-8-sig", newline="")
+        if file.name.removesuffix(".gz").endswith(".csv"):
             return [
                 {name: value or None for name, value in row.items() if name is not None}
-                for row in islice(csv.DictReader(stream), ROWS)
+                for row in islice(csv.DictReader(lines), ROWS)
             ]
-    with file.open(errors="replace") as stream:
-        rows = [json.loads(line) for line in islice(stream, ROWS) if line.startswith("{")]
+        rows = [json.loads(line) for line in islice(lines, ROWS) if line.startswith("{")]
     return [{name: row.get(name) for name in dict.fromkeys(name for row in rows for name in row)} for row in rows]
 
 

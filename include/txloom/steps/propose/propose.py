@@ -1,9 +1,11 @@
 """Propose a declaration: tables from a database or a sample, the source as the user says where it is."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from txloom.config.models.fields import SOURCE_TABLE
 from txloom.errors import ConfigurationError
 from txloom.steps.propose import database_tables, extract_tables, stream_tables
 from txloom.steps.propose.proposal import Proposal, Table, text
@@ -67,7 +69,12 @@ def propose(request: Request) -> Proposal:
     made = replace(made, open_questions=list(_open_questions(request, format_, taken)), audit=request.connection or "")
     if request.database is not None:
         return _from_database(made, request, format_)
-    tables = extract_tables.extract_tables(request.files) if taken is None else TABLES_OF[format_](taken)  # type: ignore[arg-type]
+    if taken is not None:
+        tables, unknown = TABLES_OF[format_](taken), list[str]()
+    else:
+        assert request.files is not None
+        tables, unknown = extract_tables.extract_tables(request.files)
+    made = replace(made, open_questions=[*made.open_questions, *unknown])
     return _complete(replace(made, tables=_named(tables, request.tables)))
 
 
@@ -77,6 +84,12 @@ def _unknown(format_: str | None) -> ConfigurationError:
 
 
 def _complete(made: Proposal) -> Proposal:
+    """Return a proposal without the tables whose names cannot be declared, which are said."""
+    odd = [table.source for table in made.tables if not re.fullmatch(SOURCE_TABLE, table.source)]
+    unnamed = [f"how {name!r} is captured: a table of that name cannot be declared, and is left out." for name in odd]
+    tables = [table for table in made.tables if table.source not in odd]
+    keys = [each for each in made.foreign_keys if not {each.child, each.parent} & set(odd)]
+    made = replace(made, tables=tables, foreign_keys=keys, open_questions=[*made.open_questions, *unnamed])
     if not made.tables:
         raise ConfigurationError("found no table, expected at least one: nothing of it is in the sample.")
     return made
@@ -111,10 +124,18 @@ def _of_the_log(catalog: Catalog, format_: str) -> list[str]:
 
 
 def _named(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
-    """Return the tables with some names, with or without their schema; without names all."""
-    lower = {name.lower(): name for name in names}
-    named = [each for each in tables if {each.source.lower(), each.source.lower().rpartition(".")[2]} & lower.keys()]
-    return named if names else list(tables)
+    """Return the tables with some names, with or without their schema; without names all.
+
+    Raises ConfigurationError for a name that the sample does not have.
+    """
+    known = {each.source.lower(): each for each in tables}
+    chosen = list[Table]()
+    for name in names:
+        fitting = [each for source, each in known.items() if name.lower() in (source, source.rpartition(".")[2])]
+        if not fitting:
+            raise ConfigurationError(f"--tables: found {name!r}, but the sample has {', '.join(sorted(known))}.")
+        chosen += [each for each in fitting if each not in chosen]
+    return chosen if names else list(tables)
 
 
 def _source(request: Request, format_: str, taken: Sample | None) -> list[str]:
@@ -122,7 +143,7 @@ def _source(request: Request, format_: str, taken: Sample | None) -> list[str]:
     if request.brokers is not None:
         lines += ["kafka:", f"  brokers: {text(request.brokers)}", f"  topics: [{', '.join(_topics(request))}]"]
     else:
-        path = "/inbox" if request.files is None else str(request.files)
+        path = "/inbox" if request.files is None else str(request.files.resolve())
         layout = ", layout: records" if taken is not None and taken.has_records else ""
         lines += [f"files: {{path: {text(path)}{layout}}}"]
     if format_ == "snapshots":
@@ -138,7 +159,8 @@ def _connector(taken: Sample | None) -> str:
     """Return the source database that Debezium's messages name; empty where none is known."""
     for messages in (taken.topics if taken is not None else {}).values():
         for message in messages:
-            about = (message.get("payload") or message).get("source")
+            body = message.get("payload", message)
+            about = body.get("source") if isinstance(body, dict) else None
             if isinstance(about, dict) and about.get("connector") in DATABASES:
                 return str(about["connector"])
     return ""
@@ -148,7 +170,8 @@ def _topics(request: Request) -> list[str]:
     if request.prefix is None or not request.database:
         return [text(f"{request.prefix or 'PREFIX'}.SCHEMA.TABLE")]
     catalog = read_catalog(request.database, request.schemas)
-    return [text(f"{request.prefix}.{each.name}") for each in database_tables.chosen(catalog, request.tables)]
+    names = [each.name for each in database_tables.chosen(catalog, request.tables)]
+    return [text(f"{request.prefix}.{name}") for name in names if re.fullmatch(SOURCE_TABLE, name)]
 
 
 def _transaction_topic(request: Request, format_: str, taken: Sample | None) -> str | None:
@@ -156,7 +179,7 @@ def _transaction_topic(request: Request, format_: str, taken: Sample | None) -> 
     if format_ not in ("debezium", "goldengate"):
         return None
     for topic, messages in (taken.topics if taken is not None else {}).items():
-        if any("data_collections" in (each.get("payload") or each) for each in messages):
+        if any("data_collections" in each or "data_collections" in (each.get("payload") or ()) for each in messages):
             return topic
     return f"{request.prefix or 'PREFIX'}.transaction" if format_ == "debezium" else "METADATA"
 

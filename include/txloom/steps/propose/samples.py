@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -74,11 +75,18 @@ def sample(folder: Path) -> Sample:
 
 
 def _messages(file: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        yield from _parsed_lines(file)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigurationError(f"--files: {file} cannot be read: {error}.") from error
+
+
+def _parsed_lines(file: Path) -> Iterator[Mapping[str, Any]]:
     with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
         for line in islice(stream, LINES):
             try:
                 message = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(message, dict):
                 yield message

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from txloom.steps.propose.database_types import proposed
-from txloom.steps.propose.proposal import Column, Table
+from txloom.steps.propose.proposal import Column, Table, fit
 from txloom.steps.propose.sampled_types import sampled_type
 from txloom.steps.propose.samples import Sample
 
@@ -45,13 +45,14 @@ def wal2json_tables(sample: Sample) -> list[Table]:
             columns[name] |= {each["name"]: each["type"] for each in message["columns"]}
         if message.get("pk"):
             keys[name] = [each["name"] for each in message["pk"]], ""
-        elif message.get("identity") and name not in keys:
+        elif name not in keys and 0 < len(message.get("identity") or ()) < len(columns[name]):
             keys[name] = [each["name"] for each in message["identity"]], "it is the replica identity"
     tables = []
     for name in sorted(columns):
         types = {column: proposed(kind) for column, kind in columns[name].items()}
         key, guess = keys.get(name, ([], NO_KEY))
-        tables.append(Table(name, [Column(each, kind.type, kind.guess) for each, kind in types.items()], key, guess))
+        made = [Column(each, kind.type, kind.guess) for each, kind in types.items()]
+        tables.append(fit(Table(name, made, key, guess)))
     return tables
 
 
@@ -60,7 +61,7 @@ def _expanded(messages: Iterable[Message]) -> Iterable[Message]:
     for message in messages:
         if message.get("action") in ("I", "U", "D"):
             yield message
-        for change in message.get("change", ()):
+        for change in message.get("change") or ():
             types = zip(change.get("columnnames", ()), change.get("columntypes", ()), strict=False)
             key = change.get("pk", {}).get("pknames", ())
             old = change.get("oldkeys", {}).get("keynames", ())
@@ -85,7 +86,7 @@ def goldengate_tables(sample: Sample) -> list[Table]:
         if message.get("primary_keys"):
             keys[name] = list(message["primary_keys"])
     return [
-        Table(name, _sampled(values[name]), keys.get(name, []), "" if name in keys else NO_KEY)
+        fit(Table(name, _sampled(values[name]), keys.get(name, []), "" if name in keys else NO_KEY))
         for name in sorted(values)
     ]
 
@@ -105,7 +106,7 @@ def debezium_tables(sample: Sample) -> list[Table]:
             for image in (body.get("before"), body.get("after")):
                 for column, value in (image or {}).items():
                     values[name][column].append(value)
-            types[name] |= _declared(message.get("schema"))
+            types[name] |= _declared(message.get("schema"), is_postgresql=about.get("connector") == "postgresql")
             if key := next((_key_of(each) for each in sample.keys.get(topic, ()) if _key_of(each)), None):
                 keys[name] = key
     tables = []
@@ -113,7 +114,7 @@ def debezium_tables(sample: Sample) -> list[Table]:
         known = types[name]
         guessed = {column.source: column for column in _sampled(values[name])}
         columns = [Column(each, *known[each]) if each in known else guessed[each] for each in values[name]]
-        tables.append(Table(name, columns, keys.get(name, []), "" if name in keys else NO_KEY))
+        tables.append(fit(Table(name, columns, keys.get(name, []), "" if name in keys else NO_KEY)))
     return tables
 
 
@@ -122,19 +123,23 @@ def _key_of(message: Message) -> list[str]:
     return list(body) if isinstance(body, dict) else []
 
 
-def _declared(schema: Any) -> dict[str, tuple[str, str]]:
+def _declared(schema: Any, *, is_postgresql: bool) -> dict[str, tuple[str, str]]:
     """Return the types of columns out of the schema that a message carries."""
     fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
     for part in fields:
         if part.get("field") == "after":
-            return {each["field"]: _connect_type(each) for each in part.get("fields", ())}
+            return {each["field"]: _connect_type(each, is_postgresql) for each in part.get("fields", ())}
     return {}
 
 
-def _connect_type(field: Message) -> tuple[str, str]:
-    """Return the type of a field of Connect's schema, and why it is a guess."""
+def _connect_type(field: Message, is_postgresql: bool) -> tuple[str, str]:  # noqa: FBT001 - one flag of the source
+    """Return the type of a field of Connect's schema, and why it is a guess.
+
+    The type of the source's column, where the connector sends it, is read for PostgreSQL alone: other databases have
+    other types of the same name.
+    """
     name, parameters = field.get("name", ""), field.get("parameters") or {}
-    if source := parameters.get(SOURCE_TYPE):
+    if is_postgresql and (source := parameters.get(SOURCE_TYPE)):
         length, scale = (parameters.get(f"__debezium.source.column.{part}") for part in ("length", "scale"))
         digits = f"({length},{scale})" if length and scale else ""
         known = proposed(f"{SOURCE_TYPES.get(source.lower(), source.lower())}{digits}")
@@ -147,8 +152,11 @@ def _connect_type(field: Message) -> tuple[str, str]:
         return SEMANTIC[name], ""
     kind = str(field.get("type", ""))
     if kind == "array":
-        element, guess = _connect_type(field.get("items") or {})
+        element, guess = _connect_type(field.get("items") or {}, is_postgresql)
+        guess = "" if element == "string" else guess
         return (f"array<{element}>", guess) if element not in ("json", "binary") else ("json", "")
+    if kind == "string" and not name:
+        return "string", "text, or a decimal that the connector writes as text"
     if kind in CONNECT:
         return CONNECT[kind], "" if not name else f"{name} stays as it is"
     return "json", f"{name or kind} has parts"

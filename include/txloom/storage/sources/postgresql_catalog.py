@@ -15,18 +15,20 @@ RELATIONS = """
     where c.relkind in ('r', 'p') and not c.relispartition and n.nspname = any(%s) order by n.nspname, c.relname
 """
 COLUMNS = """
-    select a.attname, format_type(a.atttypid, a.atttypmod) from pg_attribute a
+    select a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '' from pg_attribute a
     where a.attrelid = %s and a.attnum > 0 and not a.attisdropped order by a.attnum
 """
 INDEXES = """
     select i.indisprimary, i.indisreplident, array(
         select a.attname from unnest(i.indkey::int[]) with ordinality k(number, place)
-        join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number order by k.place
-    )::text[] from pg_index i
+        join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
+        where k.place <= i.indnkeyatts order by k.place
+    )::text[] from pg_index i join pg_class c on c.oid = i.indrelid
     where i.indrelid = %s and i.indisunique and i.indpred is null and i.indexprs is null and i.indisvalid
-    and not exists (select from unnest(i.indkey::int[]) n join pg_attribute a
-                    on a.attrelid = i.indrelid and a.attnum = n and not a.attnotnull)
-    order by i.indisprimary desc, i.indisreplident desc, array_length(i.indkey::int[], 1), i.indexrelid
+    and not exists (select from unnest(i.indkey::int[]) with ordinality k(number, place) join pg_attribute a
+                    on a.attrelid = i.indrelid and a.attnum = k.number
+                    where k.place <= i.indnkeyatts and not a.attnotnull)
+    order by i.indisreplident and c.relreplident = 'i' desc, i.indisprimary desc, i.indnkeyatts, i.indexrelid
 """
 REFERENCES = """
     select f.confrelid, array(
@@ -53,8 +55,9 @@ class Reference:
 class CatalogTable:
     """A table of a database.
 
-    name: with its schema. columns: name and type, as format_type writes it, in order. key: the columns of its primary
-    key, or of the unique index that comes next; is_primary: which. identity: d, f, n or i (pg_class.relreplident).
+    name: with its schema. columns: name and type, as format_type writes it, in order. generated: columns that the log
+    does not have. key: the columns of its replica identity's index, or of its primary key, or of another unique index;
+    is_primary: whether of the primary key. identity: d, f, n or i (pg_class.relreplident).
     """
 
     name: str
@@ -64,6 +67,7 @@ class CatalogTable:
     identity: str
     references: tuple[Reference, ...]
     is_partitioned: bool
+    generated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,8 +120,17 @@ def _table(cursor: Any, names: dict[int, str], relation: tuple[Any, ...]) -> Cat
         for other, columns, referred in _rows(cursor, REFERENCES, (oid,))
         if other in names
     )
-    columns = tuple((name, kind_) for name, kind_ in _rows(cursor, COLUMNS, (oid,)))
-    return CatalogTable(names[oid], columns, tuple(key), is_primary, identity, references, kind == "p")
+    columns = list(_rows(cursor, COLUMNS, (oid,)))
+    return CatalogTable(
+        name=names[oid],
+        columns=tuple((name, type_) for name, type_, is_generated in columns if not is_generated),
+        key=tuple(key),
+        is_primary=is_primary,
+        identity=identity,
+        references=references,
+        is_partitioned=kind == "p",
+        generated=tuple(name for name, _, is_generated in columns if is_generated),
+    )
 
 
 def _rows(cursor: Any, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:

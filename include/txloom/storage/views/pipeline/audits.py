@@ -20,12 +20,15 @@ def audits(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = S
     """Return the newest result of each table, those that differ first; as of the newest audit.
 
     rows: table, verdict, rows, differing, unsettled, at, run_id, source_position, cut_id, valid_through,
-    source_seconds, and differences (key, kind, column, lake, source, csn; secrets masked, but for keys).
+    source_seconds, differences (key, kind, column, lake, source, csn; secrets masked, but for keys), and has_more:
+    whether there are more than these.
     """
     rows = small_tables.query(TablePaths(warehouse, pipeline.name).table(names.AUDIT_RESULTS), NEWEST)
     secret = masking.secret_names(pipeline)
     for row in rows:
-        row["differences"] = [_shown(each, secret) for each in (row["differences"] or [])[:SHOWN]]
+        differences = row["differences"] or []
+        row["differences"] = [_shown(each, secret) for each in differences[:SHOWN]]
+        row["has_more"] = len(differences) > SHOWN or len({str(each["key"]) for each in differences}) < row["differing"]
     rows.sort(key=lambda row: (ORDER.index(row["verdict"]), row["table"]))
     return sliced(rows, number, size, max((row["at"] for row in rows), default=None))
 
