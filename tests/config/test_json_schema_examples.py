@@ -108,7 +108,11 @@ def numbers(text: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("patience: 30m", "patiance: 30m"), ("patience: 30m", "patience: 30"), ("order_id: long", "order_id: bigint")],
+    [
+        ("patience: ${ORDERS_PATIENCE:-30m}", "patiance: 30m"),
+        ("patience: ${ORDERS_PATIENCE:-30m}", "patience: 30"),
+        ("order_id: long", "order_id: bigint"),
+    ],
 )
 def test_an_editor_sees_what_we_refuse(old: str, new: str) -> None:
     schema = json.loads((PIPELINES / "schema.json").read_text())
