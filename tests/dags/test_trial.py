@@ -27,7 +27,7 @@ from txloom.storage.checks.findings import open_findings
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 
-pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800), pytest.mark.long]
+pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800), pytest.mark.machines]
 DAG, LETTERS, BACKFILL = "orders_cdc", "orders_dead_letters", "orders_backfill"
 PAGE = f"/txloom/dags/{DAG}"
 LONG = 900
