@@ -95,9 +95,13 @@ def _airflow(folder: Path) -> Iterator[tuple[Airflow, Path]]:
     inbox.mkdir(parents=True)
     pipelines.mkdir()
     declared = (PROJECT / "include" / "pipelines" / "orders.yaml").read_text()
-    (pipelines / "orders.yaml").write_text(declared.replace('schedule: "*/15 * * * *"', 'schedule: "* * * * *"'))
-    more = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60", "TXLOOM_DRIVER_MEMORY": "2g"}
-    more |= {"TXLOOM_INBOX": str(inbox), "TXLOOM_CLASS_ARCHIVE": str(PROJECT / ".state" / "spark.jsa")}
+    (pipelines / "orders.yaml").write_text(declared)
+    more = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60", "ORDERS_SCHEDULE": "* * * * *"}
+    more |= {
+        "TXLOOM_DRIVER_MEMORY": "2g",
+        "TXLOOM_INBOX": str(inbox),
+        "TXLOOM_CLASS_ARCHIVE": str(PROJECT / ".state" / "spark.jsa"),
+    }
     airflow = Airflow(folder / "airflow", pipelines, folder / "warehouse", more)
     try:
         with airflow:
