@@ -106,9 +106,10 @@ def add_column(made: Slice, fault: Fault) -> None:
 
 def send_again(made: Slice, fault: Fault) -> None:
     """Send the slice before once more, as a connector does that restarts from its last committed offset."""
-    for topic, lines in made.before.items():
+    before = made.before()
+    for topic, lines in before.items():
         made.topics[topic] = [*lines, *made.topics.get(topic, [])]
-    again = sum(map(len, made.before.values()))
+    again = sum(map(len, before.values()))
     fault.made = f"the connector restarted from an old offset: {again} messages were sent a second time"
 
 

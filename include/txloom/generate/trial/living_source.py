@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -68,15 +69,15 @@ class LivingSource:
 
             def change(made: Slice) -> None:
                 """Damage a slice, and note it before it is delivered: what is held back must not be lost."""
-                if kind.change is not None:
-                    kind.change(made, fault)
+                assert kind.change is not None
+                kind.change(made, fault)
                 if kind.repair or kind.lasts:
                     self._save(fault)
 
-            if kind.change is not None:
-                self._advance(now, FEWEST, change)
+            if kind.change is None:
+                self._save(fault)
             else:
-                change(Slice(0, {}))
+                self._advance(now, FEWEST, change)
         return fault
 
     def repair(self, name: str, now: datetime) -> str:
@@ -171,7 +172,7 @@ class LivingSource:
             for fault in self.open_faults():
                 if KINDS[fault.name].lasts and (lasting := KINDS[fault.name].change) is not None:
                     lasting(made, fault)
-            made.before = delivered(self.inbox, made.number - 1)
+            made.before = partial(delivered, self.inbox, made.number - 1)
             if change is not None:
                 change(made)
             deliver(self.inbox, f"{made.number:08}", made.topics)

@@ -3,8 +3,8 @@
 They are GoldenGate's: a topic for each table, and one for the transactions' metadata.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,11 @@ def topic_of(table: str) -> str:
 
 @dataclass
 class Slice:
-    """One slice. number: of its files; topics: its lines by topic; before: those of the slice before it."""
+    """One slice. number: of its files; topics: its lines by topic; before: reads those of the slice before it."""
 
     number: int
     topics: Lines
-    before: Lines = field(default_factory=dict)
+    before: Callable[[], Lines] = dict
 
     def messages(self, topic: str) -> Iterator[tuple[int, Message]]:
         """Yield the messages of a topic with their places in it."""

@@ -3,7 +3,8 @@
 import re
 from typing import NamedTuple
 
-MOST_DIGITS = 38
+from txloom.config.models.column_types import MOST_DIGITS
+
 KNOWN = {
     "smallint": "int",
     "integer": "int",

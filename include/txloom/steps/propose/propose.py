@@ -10,7 +10,7 @@ from txloom.errors import ConfigurationError
 from txloom.steps.propose import database_tables, extract_tables, stream_tables
 from txloom.steps.propose.proposal import Proposal, Table, text
 from txloom.steps.propose.samples import Sample, sample
-from txloom.storage.sources.postgresql_catalog import Catalog, read_catalog
+from txloom.storage.sources.postgresql_catalog import Catalog, CatalogTable, read_catalog
 
 FORMATS = ("debezium", "wal2json", "goldengate", "snapshots")
 TABLES_OF = {
@@ -53,7 +53,7 @@ def propose(request: Request) -> Proposal:
     """Return a proposed declaration.
 
     Raises:
-        ConfigurationError: what is open_questions for contradicts itself, or there is nothing to propose from.
+        ConfigurationError: what is asked for contradicts itself, or there is nothing to propose from.
         SourceUnavailable: the database does not answer.
     """
     if request.files is None and request.database is None:
@@ -65,10 +65,13 @@ def propose(request: Request) -> Proposal:
     format_ = format_ or (taken.format() if taken is not None else None)
     if format_ is None:
         raise _unknown("nothing")
-    made = Proposal(request.name, _source(request, format_, taken), _completeness(format_), [])
+    catalog = None if request.database is None else read_catalog(request.database, request.schemas)
+    chosen = [] if catalog is None else database_tables.chosen(catalog, request.tables)
+    source = _source(request, format_, taken, [each.name for each in chosen])
+    made = Proposal(request.name, source, _completeness(format_), [])
     made = replace(made, open_questions=list(_open_questions(request, format_, taken)), audit=request.connection or "")
-    if request.database is not None:
-        return _from_database(made, request, format_)
+    if catalog is not None:
+        return _from_database(made, catalog, chosen, format_)
     if taken is not None:
         tables, unknown = TABLES_OF[format_](taken), list[str]()
     else:
@@ -106,10 +109,7 @@ def _sample(request: Request) -> Sample | None:
     return sample(request.files)
 
 
-def _from_database(made: Proposal, request: Request, format_: str) -> Proposal:
-    assert request.database is not None
-    catalog = read_catalog(request.database, request.schemas)
-    chosen = database_tables.chosen(catalog, request.tables)
+def _from_database(made: Proposal, catalog: Catalog, chosen: Sequence[CatalogTable], format_: str) -> Proposal:
     keys = list(database_tables.foreign_keys(chosen))
     open_questions = [*made.open_questions, *_of_the_log(catalog, format_)]
     return _complete(
@@ -138,10 +138,11 @@ def _named(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
     return chosen if names else list(tables)
 
 
-def _source(request: Request, format_: str, taken: Sample | None) -> list[str]:
+def _source(request: Request, format_: str, taken: Sample | None, names: Sequence[str]) -> list[str]:
+    """Return the lines below `source:`; names: of the tables of a database."""
     lines = [f"format: {format_}"]
     if request.brokers is not None:
-        lines += ["kafka:", f"  brokers: {text(request.brokers)}", f"  topics: [{', '.join(_topics(request))}]"]
+        lines += ["kafka:", f"  brokers: {text(request.brokers)}", f"  topics: [{', '.join(_topics(request, names))}]"]
     else:
         path = "/inbox" if request.files is None else str(request.files.resolve())
         layout = ", layout: records" if taken is not None and taken.has_records else ""
@@ -166,11 +167,9 @@ def _connector(taken: Sample | None) -> str:
     return ""
 
 
-def _topics(request: Request) -> list[str]:
+def _topics(request: Request, names: Sequence[str]) -> list[str]:
     if request.prefix is None or not request.database:
         return [text(f"{request.prefix or 'PREFIX'}.SCHEMA.TABLE")]
-    catalog = read_catalog(request.database, request.schemas)
-    names = [each.name for each in database_tables.chosen(catalog, request.tables)]
     return [text(f"{request.prefix}.{name}") for name in names if re.fullmatch(SOURCE_TABLE, name)]
 
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from txloom.config.models.column_types import MOST_DIGITS
+
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 TIME = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?")
@@ -13,7 +15,6 @@ ZONED = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d
 WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 DECIMAL = re.compile(r"-?\d+\.(\d+)")
 BOOLEAN = re.compile(r"true|false", re.IGNORECASE)
-MOST_DIGITS = 38
 LONGS = range(-(2**63), 2**63)
 MICROSECONDS = range(10**15, 4 * 10**15)
 """From 2001 to 2096."""
