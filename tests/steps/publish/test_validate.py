@@ -177,7 +177,7 @@ def test_an_expectation_that_blocks_fails_the_task_after_all_is_written(tmp_path
 
 def test_data_docs_show_text_as_text_and_no_secret_and_load_nothing(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    shop.cycle([order(1, email=EVIL), order(2, email="\ue000b\ue001"), order(3, api_token="tok-4711")])
+    shop.cycle([order(1, email=EVIL), order(2, email="\ue000b\ue001"), order(3, api_token="tok-quixotry")])
     shop.publish()
     assert shop.validate()["failed"] == 2
     pages = {name: shop.page(name) for name in ("index.html", "of_mail.html", "of_tokens.html", "of_totals.html")}
@@ -185,7 +185,7 @@ def test_data_docs_show_text_as_text_and_no_secret_and_load_nothing(tmp_path: Pa
         assert "<script" not in page and "http:" not in page and "https:" not in page, name
         assert not re.search(r"<(img|link|base)\b|\son[a-z]+=", page), name
         assert "<b>holds" not in page and "default-src 'none'" in page, name
-        assert "4711" not in page, name
+        assert "quixotry" not in page, name
     assert "&#60;script&#62;alert(1)&#60;/script&#62;" in pages["of_mail.html"]
     assert "?b?" in pages["of_mail.html"], "signs of ours that a source sends are not ours"
     assert 'href="of_mail.html"' in pages["index.html"] and "It &lt;b&gt;holds" in pages["index.html"]
