@@ -12,7 +12,7 @@ a snapshot that is loaded (the load DAG).
 | verdict | what it means | what to do |
 |---|---|---|
 | equal | every row was equal at one moment | nothing |
-| different | rows differ, and the lake shows the snapshot's moment | `txloom explain` a row, load a snapshot |
+| different | rows differ, and the lake shows the snapshot's moment | `txloom explain` a row, the repair DAG |
 | behind | rows differ, and the lake had not reached that moment | see why the stream is late, run it again |
 | unsettled | rows differ that were being changed at every look | run it when the source is quieter |
 

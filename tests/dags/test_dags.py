@@ -358,3 +358,15 @@ def test_a_pipeline_that_names_its_database_has_an_audit_that_waits_for_a_cut_ou
     assert made["orders_audit"]["audit"]["pool"] == "default_pool"
     assert made["orders_cdc"]["publish"]["pool"] != "default_pool"
     assert made["orders_audit"]["audit"]["arguments"][-1].startswith("--table=")
+    repair = made["orders_repair"]
+    assert (repair["audit"]["pool"], repair["repair"]["pool"]) == ("default_pool", "txloom_orders")
+    assert {task: about["after"] for task, about in repair.items()} == {
+        "list_rows": [],
+        "approve": ["list_rows"],
+        "repair": ["approve"],
+        "buffer_transactions": ["repair"],
+        "merge_current": ["buffer_transactions"],
+        "publish": ["merge_current"],
+        "audit": ["merge_current"],
+        "outcome": ["audit", "publish"],
+    }

@@ -186,6 +186,11 @@ def audit_dag_id(pipeline: str) -> str:
     return f"{pipeline}_audit"
 
 
+def repair_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that loads the rows of a pipeline which an audit found to differ."""
+    return f"{pipeline}_repair"
+
+
 def dead_letters_dag_id(pipeline: str) -> str:
     """Return the id of the DAG that lists and redrives a pipeline's dead letters."""
     return f"{pipeline}_dead_letters"

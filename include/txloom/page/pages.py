@@ -213,7 +213,7 @@ def audit(view: View, *, page: int) -> str:
     """Return the page of what the newest audits found in each table."""
     listing = audits.audits(*view.whose, number=page, size=SIZE)
     name = view.pipeline.name
-    dags = {"dag": names.audit_dag_id(name), "load": names.load_dag_id(name)}
+    dags = {"dag": names.audit_dag_id(name), "load": names.load_dag_id(name), "repair": names.repair_dag_id(name)}
     addresses = {each: view.links.airflow(f"dags/{dag}") for each, dag in dags.items()}
     return view.render("audit", page=listing, declared=view.pipeline.audit is not None, **addresses)
 

@@ -370,6 +370,7 @@ AUDIT_DIFFERENCE = pa.struct(
         ("csn", pa.int64()),
     ]
 )
+AUDIT_REPAIR = pa.struct([("op", pa.string()), ("image", pa.string()), ("csn", pa.int64()), ("at", INSTANT)])
 AUDIT_RESULTS = arrow_schema(
     [
         ("run_id", pa.string()),
@@ -384,6 +385,7 @@ AUDIT_RESULTS = arrow_schema(
         ("valid_through", pa.int64()),
         ("source_seconds", pa.float64()),
         ("differences", pa.list_(AUDIT_DIFFERENCE)),
+        ("repairs", pa.list_(AUDIT_REPAIR)),
     ]
 )
 """What an audit found in a table: how many rows the source has, how many differ, and the first of these.
@@ -391,7 +393,8 @@ AUDIT_RESULTS = arrow_schema(
 verdict: equal; different; behind (the lake did not reach the moment of the database's snapshot in time, so that what
 differs may be on its way); unsettled (rows that differ were being changed at every look). A difference is one for each
 column of a row, with canonical texts (`txloom.current.equality`); kind: missing, extra (the source has no such row) or
-changed; csn: of the newest change that the lake has of the row.
+changed; csn: of the newest change that the lake has of the row. A repair is what makes a row that differs equal: an
+operation (r: the lake lacks it, U, D) with the source's row as a JSON object (of D the key), as it was at that csn.
 """
 
 GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])

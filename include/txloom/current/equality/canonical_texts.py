@@ -6,6 +6,7 @@ themselves, and so are JSON, UUIDs and times of day, which land as the source pr
 texts by itself (`txloom.current.equality.postgresql_texts`).
 """
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
@@ -23,6 +24,9 @@ from txloom.current.row_hashes import joined, lists_of, measured
 NULL = "~"
 """What stands for null: no length begins with it."""
 HALF = 1 << 32
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_EXACT = Context(prec=131_072 + 16_384)
+"""PostgreSQL's numbers have no more digits."""
 
 
 def canonical(values: AnyArray, declared: ColumnType, *, padded: bool = False) -> AnyArray:
@@ -56,14 +60,18 @@ def readable(text: str | None, declared: ColumnType) -> str | None:
 
     >>> readable("30001", ColumnType("decimal", 20, 4)), readable("-1", ColumnType("date"))
     ('3.0001', '1969-12-31')
+    >>> readable("30001.5", ColumnType("decimal", 20, 4))  # of a source with more digits than are declared
+    '3.00015'
     >>> readable("4609112532926033335", ColumnType("double")), readable("500000", ColumnType("timestamptz"))
     ('1.4285714285714286', '1970-01-01 00:00:00.500000+00:00')
     """
-    if text is None or not text.lstrip("-").isdigit():
+    if text is None or not _NUMBER.fullmatch(text):
+        return text
+    if declared.kind == "decimal":
+        return format(Decimal(text).scaleb(-declared.scale, _EXACT), "f")
+    if not text.lstrip("-").isdigit():
         return text
     kind, number = declared.kind, int(text)
-    if kind == "decimal":
-        return format(Decimal(number).scaleb(-declared.scale, Context(prec=60)), "f")
     if kind in ("double", "float"):
         return str(
             np.array(number, np.int64 if kind == "double" else np.int32).view(f"f{8 if kind == 'double' else 4}")

@@ -16,7 +16,16 @@ from txloom.errors import ConfigurationError, TxloomError
 from txloom.quality import findings as f
 from txloom.quality import masking
 from txloom.quality.findings import Finding
-from txloom.steps.audit.compare_table import Compared, Difference, Handles, LakeTable, compare
+from txloom.steps.audit.compare_table import (
+    CHANGED,
+    EXTRA,
+    MISSING,
+    Compared,
+    Difference,
+    Handles,
+    LakeTable,
+    compare,
+)
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
 from txloom.storage.delta import schema_evolution, small_tables
@@ -31,8 +40,10 @@ LOG = logging.getLogger(__name__)
 EQUAL, DIFFERENT, BEHIND, UNSETTLED = "equal", "different", "behind", "unsettled"
 ROUNDS = 5
 """How often rows are looked at that change all the time."""
-LISTED = 1000
-"""The most differences of a table that are kept."""
+OPERATIONS = {MISSING: "r", CHANGED: "U", EXTRA: "D"}
+"""The change that makes a row equal, by what is wrong with it."""
+LISTED = 10_000
+"""The most rows of a table that differ and are kept."""
 SHOWN = 20
 """The most differences of a table that are printed."""
 LOOK = 2.0
@@ -190,6 +201,7 @@ def _write(step: Step, outcomes: dict[str, Outcome], seconds: float) -> None:
             "valid_through": outcome.cut.valid_through,
             "source_seconds": seconds,
             "differences": [row for each in outcome.compared.differences[:LISTED] for row in _rows(each)],
+            "repairs": [_repair(each) for each in outcome.compared.differences[:LISTED]],
         }
         for name, outcome in outcomes.items()
     ]
@@ -202,6 +214,13 @@ def _rows(difference: Difference) -> list[dict[str, Any]]:
     if not difference.columns:
         return [{**base, "column": None, "lake": None, "source": None}]
     return [{**base, "column": name, "lake": a, "source": b} for name, (a, b) in difference.columns.items()]
+
+
+def _repair(difference: Difference) -> dict[str, Any]:
+    """Return what makes a row equal: the operation, the source's row, and as of when."""
+    assert difference.moment is not None
+    dated = {"csn": difference.moment.at_most, "at": difference.moment.at}
+    return {"op": OPERATIONS[difference.kind], "image": difference.image, **dated}
 
 
 def _reported(step: Step, table: str, outcome: Outcome) -> dict[str, int]:

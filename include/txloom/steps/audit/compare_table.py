@@ -1,10 +1,11 @@
 """Compare one table of the lake with the source's: digests of key ranges first, rows only where these differ."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txloom.current.equality.canonical_texts import readable
+from txloom.current.equality.row_images import image
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.postgresql import Moment, Postgresql, Relation
 from txloom.storage.targets import history_reader
@@ -29,12 +30,16 @@ class Difference:
         kind: MISSING, EXTRA or CHANGED.
         columns: of a changed row the values of the lake and of the source by column, as texts.
         csn: of the newest change that the lake has of the row; None: of a row that it does not have.
+        moment: when the source had the row so.
+        image: the source's row as a JSON object; of an EXTRA row its key.
     """
 
     key: Mapping[str, str]
     kind: str
     columns: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
     csn: int | None = None
+    moment: Moment | None = None
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,10 @@ def compare(
     everything = moving is None
     in_flight = {key: handle for key, handle in differing.items() if everything or key in (moving or ())}
     real = [lake.difference(key, ours.get(key), theirs.get(key)) for key in differing if key not in in_flight]
-    return Compared(rows, real, in_flight)
+    columns, widths = audited(lake.row_table), relation.widths
+    images = [image(columns, theirs.get(key, key), widths) for key in differing if key not in in_flight]
+    dated = [replace(each, moment=moment, image=text) for each, text in zip(real, images, strict=True)]
+    return Compared(rows, dated, in_flight)
 
 
 def _suspects(source: Postgresql, relation: Relation, lake: "LakeTable") -> tuple[int, Handles]:

@@ -6,6 +6,7 @@ and nothing above `Moment.at_most` is. A transaction writes its commit into the 
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -84,7 +85,7 @@ class Relation:
         order: the same with the collation that orders them as the lake does.
         key_types: their types.
         texts: the SQL of each declared column's canonical text, the key's columns first.
-        padded: declared columns whose texts are padded with blanks.
+        widths: by declared name, up to how many characters a column's texts are padded with blanks.
     """
 
     name: str
@@ -92,7 +93,12 @@ class Relation:
     order: tuple[str, ...]
     key_types: tuple[str, ...]
     texts: tuple[str, ...]
-    padded: frozenset[str]
+    widths: Mapping[str, int]
+
+    @property
+    def padded(self) -> frozenset[str]:
+        """The declared columns whose texts are padded with blanks."""
+        return frozenset(self.widths)
 
     @property
     def values(self) -> str:
@@ -127,6 +133,16 @@ class _Column(NamedTuple):
     name: str
     base: str
     kind: str
+
+
+def _width(kind: str) -> int:
+    """Return the length of a type that pads texts with blanks; 0: it has none.
+
+    >>> _width("character(10)"), _width("bpchar")
+    (10, 0)
+    """
+    length = re.search(r"\((\d+)\)", kind)
+    return int(length[1]) if length else 0
 
 
 class Postgresql:
@@ -194,7 +210,7 @@ class Postgresql:
             order=tuple(quoted[name] + ' collate "C"' * (known[name].base in TEXTS) for name in table.key),
             key_types=tuple(known[name].kind for name in table.key),
             texts=tuple(postgresql_texts.canonical(quoted[column.name], column.type) for column in ordered),
-            padded=frozenset(name for name, column in known.items() if column.base == "bpchar"),
+            widths={name: _width(column.kind) for name, column in known.items() if column.base == "bpchar"},
         )
 
     def _columns(self, table: Table) -> tuple[tuple[str, str], dict[str, "_Column"]]:
