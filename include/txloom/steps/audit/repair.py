@@ -16,10 +16,11 @@ from operator import attrgetter
 import pyarrow as pa
 
 from txloom.config import names
+from txloom.events.envelope import BEHIND
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
 from txloom.steps.audit.differing_rows import Chosen, chosen_tables
-from txloom.steps.landing.internal_transaction import BEHIND, REPAIR, InternalTransaction
+from txloom.steps.landing.internal_transaction import REPAIR, InternalTransaction
 from txloom.steps.landing.land_events import close, finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks.audited_rows import AuditedTable, Repair

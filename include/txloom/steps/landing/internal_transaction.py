@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from txloom.arrow_types import AnyArray
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline, Table
-from txloom.events.envelope import ENVELOPE
+from txloom.events.envelope import BEHIND, ENVELOPE
 from txloom.events.formats import SourceDecoder
 from txloom.events.images import typed_rows
 from txloom.events.images.reader import ImageReader
@@ -26,8 +26,6 @@ from txloom.storage.sources.splits import LandingPlan, Task
 
 REPAIR = f"{names.SYSTEM_PREFIX}repair:"
 """The prefix of the ids of transactions that load the rows which an audit found to differ."""
-BEHIND = 1 << 59
-"""Positions of a snapshot's rows begin here, in 18 digits: behind those of any transaction with the same csn."""
 
 
 @dataclass(frozen=True)

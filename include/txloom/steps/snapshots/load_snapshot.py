@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from txloom.config import names
 from txloom.errors import ConfigurationError
+from txloom.events.envelope import BEHIND
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
-from txloom.steps.landing.internal_transaction import BEHIND, InternalTransaction
+from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import close, finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.delta import data_files
