@@ -256,8 +256,8 @@ def key(whose: Whose, request: Request, number: Number = 1, table: Text = None, 
 def _dags(pipeline: Pipeline) -> set[str]:
     ids = (names.cdc_dag_id, names.maintenance_dag_id, names.backfill_dag_id, names.load_dag_id)
     more = (names.dead_letters_dag_id, names.alerts_dag_id, names.consumer_dag_id)
-    audits = (names.audit_dag_id, names.repair_dag_id)
-    return {name(pipeline.name) for name in (*ids, *more, *audits)}
+    repairs = (names.audit_dag_id, names.repair_dag_id, names.snapshot_dag_id)
+    return {name(pipeline.name) for name in (*ids, *more, *repairs)}
 
 
 def _page(html: str, code: int = 200) -> HTMLResponse:

@@ -42,7 +42,7 @@ from txloom.config.models.pipeline import (
     Table,
     Targets,
 )
-from txloom.config.models.source import ChangeSets, Debezium, Files, Kafka, Snapshots, Source
+from txloom.config.models.source import ChangeSets, Debezium, Files, Kafka, Signals, Snapshots, Source
 from txloom.config.models.spark import Spark
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -95,6 +95,10 @@ EXAMPLES: dict[str, Any] = {
     "source.kafka.options": {"security.protocol": "SASL_SSL"},
     "source.kafka.messages_per_run": 1000000,
     "source.debezium.database": "mysql",
+    "source.signals": "{topic: shop-signals, notifications: shop-notifications}",
+    "source.signals.topic": "shop-signals",
+    "source.signals.notifications": "shop-notifications",
+    "source.signals.prefix": "shop",
     "source.debezium.time_precision_mode": "adaptive_time_microseconds",
     "source.change_sets.sequence": "number",
     "source.unknown_tables": "dead_letter",
@@ -178,6 +182,7 @@ SECTIONS = (
     Section("source.files", Files),
     Section("source.kafka", Kafka),
     Section("source.debezium", Debezium),
+    Section("source.signals", Signals),
     Section("source.change_sets", ChangeSets),
     Section("source.snapshots", Snapshots),
     Section("completeness", Completeness),

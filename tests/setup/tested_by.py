@@ -74,6 +74,8 @@ TESTED_BY = {
     "storage/sources/file_order": "storage/sources/test_file_plan",
     "storage/sources/file_positions": "storage/sources/test_file_plan",
     "storage/checks/audited_rows": "steps/audit/test_repair",
+    "storage/landing/requested_snapshots": "steps/snapshots/test_request_snapshot",
+    "storage/sources/connector_signals": "steps/snapshots/test_request_snapshot",
     "storage/sources/postgresql": "steps/audit/test_audit",
     "storage/sources/postgresql_catalog": "steps/propose/test_propose",
     "storage/sources/splits": "storage/landing/test_change_events_positions",

@@ -23,6 +23,7 @@ INCIDENTS = "incidents"
 READERS = "readers"
 OPEN_DEAD_LETTERS = "open_dead_letters"
 AUDIT_RESULTS = "audit_results"
+SNAPSHOT_REQUESTS = "snapshot_requests"
 
 PIPELINE_TABLES = (
     CHANGE_EVENTS,
@@ -48,6 +49,7 @@ PIPELINE_TABLES = (
     READERS,
     OPEN_DEAD_LETTERS,
     AUDIT_RESULTS,
+    SNAPSHOT_REQUESTS,
 )
 """The system tables, which every pipeline has; a target may not have one of these names."""
 
@@ -189,6 +191,11 @@ def audit_dag_id(pipeline: str) -> str:
 def repair_dag_id(pipeline: str) -> str:
     """Return the id of the DAG that loads the rows of a pipeline which an audit found to differ."""
     return f"{pipeline}_repair"
+
+
+def snapshot_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that asks a pipeline's connector for a snapshot of tables."""
+    return f"{pipeline}_snapshot"
 
 
 def dead_letters_dag_id(pipeline: str) -> str:

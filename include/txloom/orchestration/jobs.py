@@ -24,7 +24,7 @@ from txloom.orchestration.pipelines import warehouse
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 """For errors that go away, such as a source that is down or a lease that is taken; others fail at once (`failures`)."""
 IN_ORDER = (
-    ("land_events", "diff_snapshot", "load_snapshot", "redrive", "repair"),
+    ("land_events", "diff_snapshot", "load_snapshot", "redrive", "repair", "request_snapshot"),
     ("buffer_transactions",),
     ("merge_current",),
     ("check_expectations",),

@@ -193,7 +193,12 @@ def letters(view: View, *, page: int, cause: str | None, transaction: str | None
 
 def findings(view: View, *, page: int) -> str:
     """Return the page of open findings on the source and its producer."""
-    return view.render("findings", page=problems.open_findings(*view.whose, number=page, size=SIZE))
+    with reading():
+        listing = problems.open_findings(*view.whose, number=page, size=SIZE)
+        requested = problems.snapshot_requests(*view.whose)
+    dag = names.snapshot_dag_id(view.pipeline.name) if view.pipeline.source.signals is not None else None
+    connector = {"name": dag, "address": view.links.airflow(f"dags/{dag}")} if dag else None
+    return view.render("findings", page=listing, requests=requested, connector=connector)
 
 
 def incidents(view: View, *, page: int) -> str:

@@ -212,6 +212,27 @@ SOURCE_SNAPSHOTS = arrow_schema(
 lowest, highest: of those under way; ended, closed: up to which csn they are sent, and landed, whole; initial: the csn
 of the one that the stream began with, once it is whole. left_out: no more than that the landing left something out."""
 
+SNAPSHOT_REQUESTS = arrow_schema(
+    [
+        ("request", pa.string()),
+        ("at", INSTANT),
+        ("run_id", pa.string()),
+        ("status", pa.string()),
+        ("tables", pa.list_(pa.string())),
+        ("since_csn", pa.int64()),
+        ("ends", pa.map_(pa.string(), pa.int64())),
+        ("removed", pa.int64()),
+        ("detail", pa.string()),
+    ]
+)
+"""Incremental snapshots that a connector was asked for; of each request the newest row holds.
+
+status: planned; sent; read (the connector says that it has read the tables; ends: up to which offset of each partition
+all that it read lies, once known); loaded (the current tables show it); or failed. since_csn: the newest csn of the
+stream before the request: rows that the snapshot read have this or a higher one. removed: rows that it did not have and
+that were deleted.
+"""
+
 SOURCE_NAMES = arrow_schema(
     [("name", pa.string()), ("spelling", pa.string()), ("landing", pa.int64()), ("at", INSTANT)]
 )

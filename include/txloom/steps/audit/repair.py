@@ -20,8 +20,9 @@ from txloom.events.envelope import BEHIND
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
 from txloom.steps.audit.differing_rows import Chosen, chosen_tables
+from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import REPAIR, InternalTransaction
-from txloom.steps.landing.land_events import close, finish_last
+from txloom.steps.landing.land_events import finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks.audited_rows import AuditedTable, Repair
 from txloom.storage.delta import small_tables

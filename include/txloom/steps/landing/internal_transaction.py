@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from txloom.arrow_types import AnyArray
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline, Table
-from txloom.events.envelope import BEHIND, ENVELOPE
+from txloom.events.envelope import ENVELOPE
 from txloom.events.formats import SourceDecoder
 from txloom.events.images import typed_rows
 from txloom.events.images.reader import ImageReader

@@ -17,8 +17,9 @@ from txloom.errors import ConfigurationError
 from txloom.events.envelope import BEHIND
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
+from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import InternalTransaction
-from txloom.steps.landing.land_events import close, finish_last
+from txloom.steps.landing.land_events import finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.delta import data_files
 from txloom.storage.landing import change_events, decoding, landing_plan, landing_tables, loaded_snapshots
