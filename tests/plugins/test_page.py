@@ -187,7 +187,9 @@ def test_ten_thousand_stuck_transactions_come_in_pages_with_the_right_totals(vis
     page.get_by_role("link", name="Last").first.click()
     assert texts(page, ".pages p")[0] == "9,901 to 10,000 of 10,000" and table(page)[-1][0] == "9000"
     page.get_by_role("link", name=re.compile("table short")).click()
+    page.wait_for_url("**cause=table*")
     page.get_by_role("link", name="more than 1 d").click()
+    page.wait_for_url("**longer=1d*")
     assert texts(page, ".pages p")[0] == "1 to 100 of 4,287"
     page = visitor.open("/txloom/dags/huge_cdc/waiting?page=101")
     assert texts(page, ".pages p") == ["There is no page 101; 10,000 rows are on 100 pages"]
@@ -300,3 +302,39 @@ def test_ages_grow_while_the_page_lies_open(visit: Visit) -> None:
     page = visitor.open("/txloom/")
     page.clock.run_for(61_000)
     assert re.match(r"Looked at 1 min", texts(page, ".loaded")[0])
+
+
+def test_what_changed_is_shown_since_the_last_look_until_somebody_marks_it_as_seen(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.open("/txloom/")
+    assert texts(page, ".compared a[aria-current]") == ["Never looked before: a day"]
+    assert "2 pipelines have something new to act on." in texts(page, section("changes"))[0]
+    (cookie,) = [each for each in visitor.context.cookies() if each["name"] == "txloom_look"]
+    assert (cookie["path"], cookie["httpOnly"], cookie["sameSite"]) == ("/txloom/", True, "Lax")
+    page.reload()
+    assert texts(page, ".compared a[aria-current]") == ["Since you last looked"]
+    assert "2 pipelines have something new to act on." in texts(page, section("changes"))[0]
+    (row,) = [row for row in table(page) if row[0] == "✕ failing red"]
+    assert "new orphan_line_items fails: 37 of 5000 rows; finding: changed type, orders.total_amount;" in row[1]
+    page.locator("tr", has_text="failing").get_by_role("link", name="and 5 more").click()
+    page.wait_for_url("**/failing_cdc#changes")
+    visitor.keep("changes")
+    changed = texts(page, ".changed li > a")
+    assert changed[3:5] == [
+        "12 dead letters of 4 transactions: table short",
+        "3 dead letters of 1 transaction: metadata never came",
+    ]
+    assert changed[-1] == "4 cuts published: valid-through is 400; there was none before"
+    page.get_by_role("link", name="12 dead letters of 4 transactions: table short").click()
+    page.wait_for_url("**/letters?cause=*")
+    assert texts(page, ".pages p") == ["1 to 12 of 12"]
+    page = visitor.open("/txloom/dags/failing_cdc#changes")
+    page.get_by_role("button", name="I have seen this").click()
+    page.wait_for_url("**/txloom/dags/failing_cdc")
+    assert "nothing new to act on, 0 cuts published" in texts(page, "#changes summary")[0]
+    page = visitor.open("/txloom/")
+    assert "Nothing new to act on. 0 cuts published." in texts(page, section("changes"))[0]
+    page.get_by_role("link", name="7 days").click()
+    page.wait_for_url("**since=7d*")
+    assert "2 pipelines have something new to act on." in texts(page, section("changes"))[0]
+    assert visitor.dialogs == [] and page.title() != "stolen"

@@ -63,6 +63,8 @@
   // Ages count by the server's clock: the browser's own may be wrong.
   const begun = performance.now();
   document.addEventListener("DOMContentLoaded", () => {
+    const led = window.location.hash && document.getElementById(window.location.hash.slice(1));
+    if (led instanceof HTMLDetailsElement) led.open = true;
     const times = [...document.querySelectorAll("time.ago")];
     const server = Date.parse(document.querySelector(".loaded time.ago")?.dateTime ?? "");
     if (Number.isNaN(server)) return;

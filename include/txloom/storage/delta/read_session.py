@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -106,6 +107,19 @@ def exists(path: str) -> bool:
     except TableNotFoundError:
         return False
     return True
+
+
+def unchanged_since(path: str, moment: datetime) -> bool:
+    """Return whether no commit came to a table since a moment, by the clock of its store; also where there is no table.
+
+    False where the log does not say when the newest commit came.
+    """
+    try:
+        version = int(opened(path).version())
+    except TableNotFoundError:
+        return True
+    (entry,) = log_entries(path, version)
+    return entry.mtime is not None and entry.mtime < moment
 
 
 def answer(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:

@@ -8,7 +8,7 @@ red.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +26,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.runs import lease
 from txloom.storage.views.paging import open_tables
+from txloom.storage.views.pipeline.changes import Changes, brief
 
 RED, AMBER, GREEN, GREY = "red", "amber", "green", "grey"
 COLORS = (RED, AMBER, GREEN, GREY)
@@ -93,11 +94,12 @@ class Health:
 
 @dataclass(frozen=True)
 class Overview:
-    """All pipelines, worst first; counts: pipelines by color."""
+    """All pipelines, worst first; counts: pipelines by color; changes: what changed since a moment, by pipeline."""
 
     rows: list[Health]
     counts: dict[str, int]
     as_of: datetime
+    changes: dict[str, Changes] = field(default_factory=dict)
 
 
 def overview(
@@ -106,14 +108,26 @@ def overview(
     *,
     refused: Mapping[str, str] | None = None,
     now: datetime | None = None,
+    since: datetime | None = None,
 ) -> Overview:
-    """Return the health of pipelines; refused: why declarations could not be read, by name."""
+    """Return the health of pipelines; refused: why declarations could not be read, by name; since: also changes."""
     at = now or datetime.now(UTC)
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        rows = list(threads.map(lambda each: health(each, warehouse, now=at), pipelines))
+        read = list(threads.map(lambda each: _row(each, warehouse, at, since), pipelines))
+    rows = [row for row, _ in read]
+    changed = {row.pipeline: changes for row, changes in read if changes is not None}
     rows += [refused_health(name, why, warehouse, now=at) for name, why in (refused or {}).items()]
     rows.sort(key=lambda row: (COLORS.index(row.color), row.pipeline))
-    return Overview(rows, {color: sum(row.color == color for row in rows) for color in COLORS}, at)
+    return Overview(rows, {color: sum(row.color == color for row in rows) for color in COLORS}, at, changed)
+
+
+@open_tables
+def _row(pipeline: Pipeline, warehouse: str, now: datetime, since: datetime | None) -> tuple[Health, Changes | None]:
+    """Return the health of a pipeline, and what changed since a moment where its tables can be read."""
+    row = health(pipeline, warehouse, now=now)
+    if since is None or any(each.kind == UNREADABLE for each in row.reasons):
+        return row, None
+    return row, brief(pipeline, warehouse, since=since, now=now)
 
 
 def health(pipeline: Pipeline, warehouse: str, *, now: datetime | None = None) -> Health:
