@@ -1,6 +1,5 @@
 """The page within Airflow's own UI, for everybody's eyes and hands: navigation, tab, theme, keyboard, accessibility."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -119,14 +118,3 @@ def test_the_first_link_skips_to_the_content(visit: Visit) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
-
-
-def test_a_narrow_window_shows_all_without_scrolling_sideways(visit: Visit) -> None:
-    visitor = visit()
-    visitor.page.set_viewport_size({"width": 400, "height": 800})
-    for path in ("", "dags/failing_cdc", "dags/huge_cdc/waiting", "dags/orders_cdc/transaction?id=1431"):
-        page = visitor.open(f"/txloom/{path}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400, path
-    visitor.open("/txloom/dags/failing_cdc")
-    visitor.keep("narrow", whole=False)
-    assert re.search("things are wrong", visitor.page.locator("h1").inner_text())
