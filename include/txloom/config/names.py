@@ -57,6 +57,9 @@ REPORTS = "_reports"
 RUNS = "_runs"
 """The folder of the result files of the runs' jobs, beside the tables."""
 
+OVERVIEW = "_overview"
+"""The file of what the overview shows of a pipeline, with the states of the tables that it was read of."""
+
 DATA_DOCS = "data_docs"
 """The folder of Great Expectations' pages of a run, inside the run's report folder."""
 

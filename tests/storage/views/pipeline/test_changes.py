@@ -126,7 +126,8 @@ def test_an_expectation_that_began_to_fail_or_holds_again_is_told(shop: Shop) ->
     assert texts(shop, at(7)) == [], "it failed before already"
     shop.write("expectation_results", result(20, success=True))
     assert texts(shop, at(7)) == [("over", "orphans holds again")]
-    assert texts(shop) == [], "it failed and holds again, all since"
+    assert texts(shop) == [("over", "orphans holds again")], "also where it began to fail since"
+    assert texts(shop, at(20)) == []
 
 
 def test_incidents_that_opened_and_those_that_are_over_are_told_but_for_those_whose_rows_are(shop: Shop) -> None:

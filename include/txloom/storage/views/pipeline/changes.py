@@ -1,6 +1,7 @@
 """What changed in a pipeline since a moment: what somebody has to act on first, then what is over, then what moved.
 
-Each table is asked for what is newer than the moment, and not at all where its newest commit is older.
+What an overview needs is remembered with the states of its tables (`txloom.storage.health.remembered`), so that no
+moment stands in those queries; the rest is read, but of no table whose newest commit is older than the moment.
 """
 
 import re
@@ -17,12 +18,12 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.problems import Unfit, counted
 from txloom.errors import ConfigurationError
 from txloom.quality import incidents as kinds
-from txloom.storage.checks import findings, results
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened, unchanged_since
 from txloom.storage.delta.sql import instant_literal
-from txloom.storage.health import incidents
+from txloom.storage.health.facts import dead_letters_of, lifecycles_of, newest_results, newest_waiting, open_findings
+from txloom.storage.health.remembered import remembered
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.views.paging import Row, open_tables
@@ -37,6 +38,8 @@ OF_ITS_KIND = (kinds.DEAD, kinds.STUCK, kinds.EXPECTATION, kinds.FINDING)
 """Kinds of incidents of which the rows themselves are shown."""
 SLACK = timedelta(minutes=10)
 """By which the clock of a store may differ from that of those who wrote the rows."""
+MOST_CUTS = 1_000
+"""Cuts that are remembered; whoever looks further back has the table read."""
 _CLOSED = "count(*) filter (where status = 'open') > 0"
 
 
@@ -67,6 +70,14 @@ class Changes:
 
 
 @dataclass(frozen=True)
+class Published:
+    """When a cut was published, and what it shows."""
+
+    at: datetime
+    valid_through: int
+
+
+@dataclass(frozen=True)
 class Scope:
     """The pipeline, and the time between two moments."""
 
@@ -87,6 +98,12 @@ class Scope:
     def newer(self, table: str, sql: str) -> list[Row]:
         """Return rows of a table by a query; none, without a query, where no commit came since the moment."""
         return [] if self.is_unchanged(table) else small_tables.query(self.paths.table(table), sql)
+
+    def all_of(self, table: str, sql: str) -> list[Row]:
+        """Return the rows of a query on a small table that are newer than the moment, by their column `at`."""
+        path = self.paths.table(table)
+        rows: list[Row] = remembered(f"{table} in brief", list[Row], lambda: small_tables.query(path, sql))
+        return [row for row in rows if row["at"] > self.since]
 
 
 Rule = Callable[[Scope], Iterator[Change]]
@@ -119,9 +136,7 @@ def _changes(rules: tuple[Rule, ...], scope: Scope) -> Changes:
 
 def _incidents(scope: Scope) -> Iterator[Change]:
     """Yield incidents that opened and are open, and those that were open and are over."""
-    if scope.is_unchanged(names.INCIDENTS):
-        return
-    for each in incidents.lifecycles(scope.paths):
+    for each in lifecycles_of(scope.paths):
         incident = each.incident
         subject = f"{incident.kind} {incident.subject}".strip()
         if incident.kind in OF_ITS_KIND:
@@ -137,7 +152,7 @@ def _findings(scope: Scope) -> Iterator[Change]:
     path, after = scope.paths.table(names.FINDINGS), scope.after
     if not scope.newer(names.FINDINGS, f"select code from t where at > {after} limit 1"):
         return
-    still = sorted(findings.open_findings(scope.paths), key=lambda row: row["severity"] != "error")
+    still = sorted(open_findings(scope.paths), key=lambda row: row["severity"] != "error")
     for row in still:
         if row["at"] > scope.since:
             urgency = OVER if row["severity"] == "info" else ACT
@@ -158,14 +173,9 @@ def _finding(row: Mapping[str, Any]) -> str:
 
 
 def _expectations(scope: Scope) -> Iterator[Change]:
-    """Yield expectations that began to fail, and those that failed at the moment and hold now."""
-    path, after = scope.paths.table(names.EXPECTATION_RESULTS), scope.after
-    if not scope.newer(names.EXPECTATION_RESULTS, f"select expectation from t where checked_at > {after} limit 1"):
-        return
-    newest = "row_number() over (partition by expectation order by checked_at desc) as n"
-    before = f"select expectation, success from (select *, {newest} from t where checked_at <= {after}) where n = 1"
-    failed = {row["expectation"] for row in small_tables.query(path, before) if not row["success"]}
-    now = results.newest(scope.paths)
+    """Yield expectations that began to fail, and those that hold again."""
+    now, paths = newest_results(scope.paths), scope.paths
+    again = remembered("expectations that hold again", dict[str, datetime], lambda: _holds_again(paths))
     for each in scope.pipeline.expectations:
         row = now.get(each.id)
         if row is None:
@@ -174,13 +184,21 @@ def _expectations(scope: Scope) -> Iterator[Change]:
             urgency = OVER if each.severity == "info" else ACT
             what = f"{each.id} fails: {row['failed']} of {row['checked']} rows"
             yield Change(urgency, kinds.EXPECTATION, each.id, what, row["since"], each.sentence or "")
-        elif row["success"] and each.id in failed:
-            yield Change(OVER, kinds.EXPECTATION, each.id, f"{each.id} holds again", row["checked_at"])
+        elif row["success"] and each.id in again and again[each.id] > scope.since:
+            yield Change(OVER, kinds.EXPECTATION, each.id, f"{each.id} holds again", again[each.id])
+
+
+def _holds_again(paths: TablePaths) -> dict[str, datetime]:
+    """Return since when each expectation holds that failed once and holds now."""
+    failed = "select expectation, max(checked_at) as at from t where not success group by expectation"
+    first = "select t.expectation, min(t.checked_at) as at from t join f on f.expectation = t.expectation"
+    sql = f"with f as ({failed}) {first} where t.success and t.checked_at > f.at group by t.expectation"
+    return {row["expectation"]: row["at"] for row in small_tables.query(paths.table(names.EXPECTATION_RESULTS), sql)}
 
 
 def _letters(scope: Scope) -> Iterator[Change]:
     """Yield dead letters that came and are open, by cause."""
-    if scope.is_unchanged(names.DEAD_LETTERS):
+    if scope.is_unchanged(names.DEAD_LETTERS) or not dead_letters_of(scope.pipeline, scope.paths).total:
         return
     at, transactions = "coalesce(dead_at, landed_at)", "count(distinct transaction_id)"
     sums = f"cause, count(*) as n, {transactions} as transactions, max({at}) as at"
@@ -192,11 +210,15 @@ def _letters(scope: Scope) -> Iterator[Change]:
 
 
 def _dismissed(scope: Scope) -> Iterator[Change]:
-    sums = "person, reason, count(*) as n, max(at) as at"
-    sql = f"select {sums} from t where at > {scope.after} group by person, reason order by at desc"
-    for row in scope.newer(names.DISMISSALS, sql):
-        what = f"{counted(row['n'], 'dead letter')} dismissed by {row['person']}"
-        yield Change(OVER, DISMISSED, "", what, row["at"], row["reason"] or "", row["n"])
+    groups: dict[tuple[str, str], list[Row]] = {}
+    sql = "select person, reason, at, count(*) as n from t group by person, reason, at order by at desc"
+    for row in scope.all_of(names.DISMISSALS, sql):
+        groups.setdefault((row["person"], row["reason"] or ""), []).append(row)
+    for (person, reason), rows in groups.items():
+        count = sum(row["n"] for row in rows)
+        yield Change(
+            OVER, DISMISSED, "", f"{counted(count, 'dead letter')} dismissed by {person}", rows[0]["at"], reason
+        )
 
 
 def _waiting(scope: Scope) -> Iterator[Change]:
@@ -204,6 +226,8 @@ def _waiting(scope: Scope) -> Iterator[Change]:
     limit = scope.pipeline.alerts.stuck_after if scope.pipeline.alerts is not None else None
     sums = "cause, count(*) as n, min(first_landed_at) as first, max(first_landed_at) as at"
     sql = f"select {sums} from t where first_landed_at > {scope.after} group by cause order by n desc, cause"
+    if (newest := newest_waiting(scope.paths)) is None or newest <= scope.since:
+        return
     for row in scope.newer(names.PENDING_TRANSACTIONS, sql):
         cause = row["cause"] or UNDECIDED
         what = f"{counted(row['n'], 'transaction')} began to wait: {cause}"
@@ -212,33 +236,40 @@ def _waiting(scope: Scope) -> Iterator[Change]:
 
 
 def _adopted(scope: Scope) -> Iterator[Change]:
-    sql = f'select "table", "column", added_at from t where added_at > {scope.after} order by added_at'
-    for row in scope.newer(names.EVOLVED_COLUMNS, sql):
+    for row in scope.all_of(names.EVOLVED_COLUMNS, 'select "table", "column", added_at as at from t order by at'):
         what = f"{row['table']} took up the column {row['column']}"
-        yield Change(OVER, COLUMNS, row["table"], what, row["added_at"], "The source has it; the declaration has not.")
+        yield Change(OVER, COLUMNS, row["table"], what, row["at"], "The source has it; the declaration has not.")
 
 
 def _backfills(scope: Scope) -> Iterator[Change]:
-    of_run = f'"table" is null and status is not null and at > {scope.after}'
+    of_run = '"table" is null and status is not null'
     sql = f"select run_id, max(status) as status, max(at) as at from t where {of_run} group by run_id order by at"
-    for row in scope.newer(names.BACKFILLS, sql):
+    for row in scope.all_of(names.BACKFILLS, sql):
         yield Change(OVER, BACKFILL, row["run_id"], f"backfill {row['run_id']}: {row['status']}", row["at"])
 
 
 def _cuts(scope: Scope) -> Iterator[Change]:
     """Yield how many cuts were published, and how valid-through moved."""
-    after = f"published_at > {scope.after}"
-    sums = f"count(*) filter (where {after}) as n, max(published_at) as at, max(valid_through) as until"
-    sums += f", max(valid_through) filter (where not ({after})) as was"
-    for row in scope.newer(names.CUTS, f"select {sums} from t"):
-        if row["n"]:
-            went = f"moved from {row['was']} to {row['until']}"
-            if row["was"] is None:
-                went = f"is {row['until']}; there was none before"
-            elif row["was"] == row["until"]:
-                went = f"stays at {row['until']}"
-            what = f"{counted(row['n'], 'cut')} published: valid-through {went}"
-            yield Change(MOVED, CUTS, "", what, row["at"], count=row["n"])
+    paths = scope.paths
+    cuts = remembered("cuts", list[Published], lambda: _published(paths, f"limit {MOST_CUTS}"))
+    if len(cuts) == MOST_CUTS and cuts[-1].at > scope.since:
+        cuts = _published(paths, "")
+    new = [each for each in cuts if each.at > scope.since]
+    if not new:
+        return
+    was, until = cuts[len(new)].valid_through if len(cuts) > len(new) else None, new[0].valid_through
+    went = f"moved from {was} to {until}"
+    if was is None:
+        went = f"is {until}; there was none before"
+    elif was == until:
+        went = f"stays at {until}"
+    what = f"{counted(len(new), 'cut')} published: valid-through {went}"
+    yield Change(MOVED, CUTS, "", what, new[0].at, count=len(new))
+
+
+def _published(paths: TablePaths, limit: str) -> list[Published]:
+    sql = f"select published_at as at, valid_through from t order by cut_id desc {limit}"
+    return [Published(**row) for row in small_tables.query(paths.table(names.CUTS), sql)]
 
 
 def _redriven(scope: Scope) -> Iterator[Change]:
