@@ -111,16 +111,16 @@ def test_a_failing_pipeline_says_what_since_when_which_rows_and_what_to_do(visit
     (gone,) = [each for each in texts(page, f"{section('wrong')} article") if each.startswith("✕ table gone")]
     assert gone == (
         "✕ table gone 3 tables of the newest cut are gone. orders_current orders order_line_items "
-        f"What to do: {ADVICE[GONE]} Open failing_cdc in Airflow"
+        f"What to do: {ADVICE[GONE]} It concerns whole tables, which are named above. Open failing_cdc in Airflow"
     )
     assert page.locator(f"{section('wrong')} article .todo").count() == len(wrong)
     failed = texts(page, f"{section('expectations')} article")
     assert len(failed) == 1 and f"{ORPHANS} of 5,000 rows fail" in failed[0] and "2 runs in a row" in failed[0]
     assert "Nothing is published until it passes." in failed[0]
     assert table(page, section("expectations")) == [
-        ["11", "4711", SCRIPT],
-        ["12", "4712", SIGN],
-        ["13", "4713", "null"],
+        ["Story", "11", "4711", SCRIPT],
+        ["Story", "12", "4712", SIGN],
+        ["Story", "13", "4713", "null"],
     ]
     assert f"All {STUCK} waiting transactions" in texts(page, section("waiting"))[0]
     longest = table(page, section("waiting"))
@@ -338,3 +338,35 @@ def test_what_changed_is_shown_since_the_last_look_until_somebody_marks_it_as_se
     page.wait_for_url("**since=7d*")
     assert "2 pipelines have something new to act on." in texts(page, section("changes"))[0]
     assert visitor.dialogs == [] and page.title() != "stolen"
+
+
+def test_from_each_thing_that_is_wrong_its_rows_are_one_click_away(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.open("/txloom/dags/failing_cdc")
+    cards = page.locator(f"{section('wrong')} article")
+    links = [card.locator(".facts > :first-child").inner_text() for card in cards.all()]
+    assert links == [
+        "Rows that fail",
+        "It concerns the pipeline: no row is wrong.",
+        "Each dead letter",
+        "The rows of transaction 881",
+        "It concerns numbers of events: the ledger's row says which.",
+        "It concerns whole tables, which are named above.",
+        "Each transaction, with what it waits for",
+    ]
+    for name, there in (("Rows that fail", "expectations"), ("Each dead letter", "letters")):
+        page = visitor.open("/txloom/dags/failing_cdc")
+        page.locator(section("wrong")).get_by_role("link", name=name).click()
+        page.wait_for_url(f"**/failing_cdc/{there}")
+        assert page.locator("main table tbody tr").count() >= 3
+    page.go_back()
+    page = visitor.open("/txloom/dags/failing_cdc/expectations")
+    page.get_by_role("link", name="Story").first.click()
+    page.wait_for_url("**/key?table=order_line_items&key.line_item_id=11")
+    for part in ("findings", "incidents"):
+        page = visitor.open(f"/txloom/dags/failing_cdc/{part}")
+        assert page.locator("main a").count() >= 2, part
+    assert texts(page, "main tbody tr td:last-child") == [
+        "Each transaction, with what it waits for",
+        "Each dead letter",
+    ]

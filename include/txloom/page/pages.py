@@ -12,6 +12,7 @@ from txloom.page import requests
 from txloom.page.chart import chart
 from txloom.page.links import KEY, Links
 from txloom.page.rendering import render
+from txloom.page.row_links import keyed_tables, of_finding, of_incident
 from txloom.page.since import BACK, Since, shown_by
 from txloom.page.turns import Turn, running
 from txloom.page.turns import waiting as waits
@@ -19,6 +20,7 @@ from txloom.quality import incidents as kinds
 from txloom.storage.checks import results
 from txloom.storage.delta.read_session import reading
 from txloom.storage.paths import TablePaths
+from txloom.storage.views.paging import LARGEST
 from txloom.storage.views.pipeline import audits, lag_series, problems, runs
 from txloom.storage.views.pipeline import cuts as published
 from txloom.storage.views.pipeline import dead_letters as dead
@@ -106,6 +108,8 @@ class View:
     def render(self, part: str, **values: Any) -> str:
         """Render the template of a part."""
         page_values = {"pipeline": self.pipeline, "parts": self.parts, "part": part, "title": PARTS[part]}
+        page_values |= {"rows_of_finding": of_finding, "rows_of_incident": of_incident}
+        page_values["keyed"] = keyed_tables(self.pipeline)
         page_values["refused"] = self.refused is not None
         page_values["redrive"] = self.links.airflow(f"dags/{names.dead_letters_dag_id(self.pipeline.name)}")
         return render(f"{part or 'now'}.html", self.links, self.now, **page_values, **values)
@@ -183,7 +187,8 @@ def now(view: View, *, span: str, turns: Sequence[Turn] = (), since: Since | Non
         "waits": waits(turns),
     }
     parts = {each: PANELS.get(each.kind) for each in health.reasons}
-    return view.render("", panel_of=parts, patience=_patience(view.pipeline), **values, **panels)
+    rows = {each: of_incident(each.kind, each.subject, panels.get("open_findings", ())) for each in health.reasons}
+    return view.render("", panel_of=parts, rows_of=rows, patience=_patience(view.pipeline), **values, **panels)
 
 
 def _patience(pipeline: Pipeline) -> str | None:
@@ -198,6 +203,7 @@ def _panels(view: View, span: str) -> dict[str, Any]:
         "waiting": stuck.waiting(*view.whose, size=FEW),
         "letters": dead.causes(*view.whose),
         "findings": problems.open_findings(*view.whose, size=FEW),
+        "open_findings": problems.open_findings(*view.whose, size=LARGEST).rows,
         "incidents": problems.incidents(*view.whose, size=5),
         "runs": runs.runs(*view.whose, size=5),
         "cuts": published.cuts(*view.whose, size=1),
@@ -243,7 +249,10 @@ def findings(view: View, *, page: int) -> str:
 
 def incidents(view: View, *, page: int) -> str:
     """Return the page of incidents that people got messages about."""
-    return view.render("incidents", page=problems.incidents(*view.whose, number=page, size=SIZE))
+    with reading():
+        listing = problems.incidents(*view.whose, number=page, size=SIZE)
+        open_rows = problems.open_findings(*view.whose, size=LARGEST).rows
+    return view.render("incidents", page=listing, open_findings=open_rows)
 
 
 def ledger(view: View, *, page: int) -> str:
