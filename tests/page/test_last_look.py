@@ -33,6 +33,14 @@ def test_a_browser_that_never_looked_or_sends_nonsense_sees_a_day(cookie: str | 
     assert (shown.since, shown.seen, shown.is_first) == (NOON - FIRST, NOON, True)
 
 
+def test_the_first_look_stays_the_first_until_it_is_over() -> None:
+    first = look(None, NOON)
+    again = look(first.to_cookie(), NOON + timedelta(minutes=5))
+    later = look(again.to_cookie(), NOON + timedelta(hours=1))
+    assert (again.is_first, again.since) == (True, NOON + timedelta(minutes=5) - FIRST)
+    assert (later.is_first, later.since) == (False, NOON + timedelta(minutes=5))
+
+
 def test_nobody_sees_changes_of_years() -> None:
     assert look("0-60", NOON).since == NOON - LONGEST
 

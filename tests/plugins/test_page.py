@@ -312,7 +312,7 @@ def test_what_changed_is_shown_since_the_last_look_until_somebody_marks_it_as_se
     (cookie,) = [each for each in visitor.context.cookies() if each["name"] == "txloom_look"]
     assert (cookie["path"], cookie["httpOnly"], cookie["sameSite"]) == ("/txloom/", True, "Lax")
     page.reload()
-    assert texts(page, ".compared a[aria-current]") == ["Since you last looked"]
+    assert texts(page, ".compared a[aria-current]") == ["Never looked before: a day"]
     assert "2 pipelines have something new to act on." in texts(page, section("changes"))[0]
     (row,) = [row for row in table(page) if row[0] == "✕ failing red"]
     assert "new orphan_line_items fails: 37 of 5000 rows; finding: changed type, orders.total_amount;" in row[1]
@@ -332,6 +332,8 @@ def test_what_changed_is_shown_since_the_last_look_until_somebody_marks_it_as_se
     page.get_by_role("button", name="I have seen this").click()
     page.wait_for_url("**/txloom/dags/failing_cdc")
     assert "nothing new to act on, 0 cuts published" in texts(page, "#changes summary")[0]
+    page.reload()
+    assert re.match(r"What changed since you last looked, \d+ s ago: nothing new", texts(page, "#changes summary")[0])
     page = visitor.open("/txloom/")
     assert "Nothing new to act on. 0 cuts published." in texts(page, section("changes"))[0]
     page.get_by_role("link", name="7 days").click()

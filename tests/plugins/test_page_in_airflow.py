@@ -16,9 +16,6 @@ PAGES = (
     *("dags/failing_cdc/cuts", "dags/huge_cdc/waiting", "dags/empty_cdc", "dags/nothing_cdc"),
     *("dags/orders_cdc/transaction?id=1431", "dags/orders_cdc/key", "dags/shop_cdc/key?table=items&value=1"),
 )
-REACHED = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
-MARK = f"""[...document.querySelectorAll("{REACHED}")].filter(one => one.checkVisibility())
-    .map((one, at) => one.dataset.at = at).length"""
 
 
 def frame(page: Any) -> Any:
@@ -96,25 +93,3 @@ def test_axe_finds_nothing(visit: Visit, dark: bool) -> None:
         assert len(report["passes"]) > 15, path
         violations += [(path, each["impact"], each["id"], each["nodes"][0]["html"]) for each in report["violations"]]
     assert violations == []
-
-
-@pytest.mark.parametrize(
-    "path", ["", "dags/failing_cdc", "dags/huge_cdc/waiting", "dags/shop_cdc/key?table=items&value=1"]
-)
-def test_the_keyboard_reaches_every_link_and_control(visit: Visit, path: str) -> None:
-    page = visit().open(f"/txloom/{path}")
-    controls = page.evaluate(MARK)
-    reached = []
-    for _ in range(controls):
-        page.keyboard.press("Tab")
-        reached.append(page.evaluate("document.activeElement.dataset.at"))
-        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-        assert outline == "solid", reached[-1]
-    assert reached == [str(number) for number in range(controls)]
-
-
-def test_the_first_link_skips_to_the_content(visit: Visit) -> None:
-    page = visit().open("/txloom/dags/failing_cdc")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"

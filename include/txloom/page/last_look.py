@@ -13,6 +13,7 @@ PAUSE = timedelta(minutes=10)
 """After this time without a page a new look begins."""
 FIRST, LONGEST = timedelta(days=1), timedelta(days=30)
 """How far back a browser sees that never looked, and any browser at most."""
+NEVER = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,13 @@ class Look:
     """The browser never looked before."""
 
     def to_cookie(self) -> str:
-        """Return the cookie's value; whole seconds, rounded down, so that nothing is passed over.
+        """Return the cookie's value; whole seconds, rounded down, so that nothing is passed over; 0: never looked.
 
         >>> Look(datetime.fromtimestamp(60.9, UTC), datetime.fromtimestamp(90, UTC)).to_cookie()
         '60-90'
         """
-        return f"{int(self.since.timestamp())}-{int(self.seen.timestamp())}"
+        since = 0 if self.is_first else int(self.since.timestamp())
+        return f"{since}-{int(self.seen.timestamp())}"
 
 
 def look(cookie: str | None, now: datetime) -> Look:
@@ -39,6 +41,8 @@ def look(cookie: str | None, now: datetime) -> Look:
     if known is None or not known[0] <= known[1] <= now:
         return Look(now - FIRST, now, is_first=True)
     since, seen = known
+    if now - seen <= PAUSE and since == NEVER:
+        return Look(now - FIRST, now, is_first=True)
     return Look(max(since if now - seen <= PAUSE else seen, now - LONGEST), now)
 
 
