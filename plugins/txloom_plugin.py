@@ -6,19 +6,22 @@ starts Spark. Routes are plain functions, so that they run in threads and never 
 """
 
 import os
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException as Refused
 
@@ -27,10 +30,12 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.stand_in import stand_in
 from txloom.errors import ConfigurationError
 from txloom.orchestration import connections
-from txloom.page import pages, rendering
+from txloom.page import last_look, pages, rendering
 from txloom.page.declaration_cache import declarations
 from txloom.page.links import PREFIX, Links, with_query
+from txloom.page.since import EndedRuns, Since
 from txloom.page.turns import STATES, Turn
+from txloom.storage.views.pipeline.changes import moment_of
 from txloom.storage.views.pipeline.overview import COLORS
 from txloom.storage.views.status import status
 
@@ -109,6 +114,50 @@ NOT_GIVEN = "Its declaration is wrong; who may see Airflow's import errors can s
 Whose = Annotated[pages.View, Depends(view)]
 
 
+def compared(request: Request, since: Text = None) -> Since:
+    """Return since when changes are shown: as the address says, else since the last look by the browser's cookie."""
+    now = datetime.now(UTC)
+    if since is not None and since.strip():
+        return Since(moment_of(since.strip(), now), since.strip())
+    look = last_look.look(request.cookies.get(last_look.COOKIE), now)
+    return Since(look.since, is_first=look.is_first)
+
+
+Compared = Annotated[Since, Depends(compared)]
+
+
+@app.middleware("http")
+async def remember_look(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Let the browser keep when a page was last opened; nothing of it is kept here."""
+    response = await proceed(request)
+    is_page = response.status_code == 200 and response.headers.get("content-type", "").startswith("text/html")
+    if is_page and last_look.COOKIE not in response.headers.get("set-cookie", ""):
+        _keep(response, request, last_look.look(request.cookies.get(last_look.COOKIE), datetime.now(UTC)))
+    return response
+
+
+def _keep(response: Response, request: Request, look: last_look.Look) -> None:
+    response.set_cookie(
+        last_look.COOKIE,
+        look.to_cookie(),
+        max_age=int(last_look.LONGEST.total_seconds()),
+        path=links(request).home,
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="lax",
+    )
+
+
+@app.post("/seen")
+def seen(request: Request, at: There, _: Annotated[set[str], Depends(readable_dags)], dag_id: Text = None) -> Response:
+    """Let the browser keep that everything up to now was seen, and lead back to the page."""
+    known = dag_id is not None and (dag_id in declarations().pipelines or dag_id in stand_ins())
+    back = at.of(declared(dag_id).name) if known and dag_id is not None else at.home
+    response = RedirectResponse(back, 303, headers={"Cache-Control": "no-store"})
+    _keep(response, request, last_look.marked(datetime.now(UTC)))
+    return response
+
+
 @app.get("/status/{dag_id}", dependencies=[READS])
 def pipeline_status(dag_id: str, lake: Lake) -> dict[str, Any]:
     """Return the state of the pipeline of a cdc DAG."""
@@ -126,24 +175,33 @@ def static(name: str) -> Response:
     return Response(content, media_type=rendering.STATIC[name], headers=kept)
 
 
+def compared_with_runs(
+    session: SessionDep, readable: Annotated[set[str], Depends(readable_dags)], since: Compared
+) -> Since:
+    """Return since when changes are shown, with the failed runs of all DAGs that the user may read."""
+    return replace(since, runs=failed_runs(session, readable, since.at))
+
+
 @app.get("/")
 def overview(
     readable: Annotated[set[str], Depends(readable_dags)],
     refused: Annotated[dict[str, str], Depends(refusals)],
     lake: Lake,
     at: There,
+    since: Annotated[Since, Depends(compared_with_runs)],
     color: Text = None,
 ) -> HTMLResponse:
-    """Show the health of all pipelines whose DAG the user may read."""
+    """Show the health of all pipelines whose DAG the user may read, and what changed."""
     shown = [each for dag_id, each in declarations().pipelines.items() if dag_id in readable]
-    return _page(pages.overview(shown, lake, at, refused=refused, color=color if color in COLORS else None))
+    chosen = color if color in COLORS else None
+    return _page(pages.overview(shown, lake, at, refused=refused, color=chosen, since=since))
 
 
 @app.get("/dags/{dag_id}/tab", dependencies=[READS])
 def tab(dag_id: DagId, at: There) -> Response:
     """Redirect from any DAG of a pipeline to the pipeline's page, which requires the right to read its cdc DAG."""
     every = [*declarations().pipelines.values(), *stand_ins().values()]
-    pipeline = next((each for each in every if dag_id in _dags(each)), None)
+    pipeline = next((each for each in every if dag_id in names.dag_ids(each.name)), None)
     if pipeline is None:
         raise HTTPException(404, f"{dag_id} belongs to no txloom pipeline.")
     return RedirectResponse(at.of(pipeline.name), 303, headers={"Cache-Control": "no-store"})
@@ -151,10 +209,33 @@ def tab(dag_id: DagId, at: There) -> Response:
 
 @app.get("/dags/{dag_id}", dependencies=[READS])
 def now(
-    whose: Whose, session: SessionDep, span: Annotated[str, Query(pattern=r"^(6h|1d|7d|30d)$")] = "1d"
+    whose: Whose,
+    session: SessionDep,
+    since: Compared,
+    span: Annotated[str, Query(pattern=r"^(6h|1d|7d|30d)$")] = "1d",
 ) -> HTMLResponse:
-    """Show the health of a pipeline."""
-    return _page(pages.now(whose, span=span, turns=turns(session, whose.pipeline.name)))
+    """Show the health of a pipeline, and what changed."""
+    compared_with = replace(since, runs=failed_runs(session, whose.dag_ids, since.at))
+    return _page(pages.now(whose, span=span, turns=turns(session, whose.pipeline.name), since=compared_with))
+
+
+def failed_runs(session: Session, dag_ids: Collection[str], since: datetime) -> list[EndedRuns]:
+    """Return the runs of DAGs that failed since a moment; runs that began LONG_RUN before it are not looked at."""
+    run = DagRun
+    ended = (run.run_after > since - LONG_RUN, run.end_date > since, run.state.in_(("failed", "success")))
+    columns = (run.dag_id, run.state, func.count().label("number"), func.max(run.end_date).label("newest"))
+    of_dags = select(*columns).where(run.dag_id.in_(dag_ids), *ended).group_by(run.dag_id, run.state)
+    by_dag: dict[str, dict[str, Any]] = {}
+    for each in session.execute(of_dags):
+        by_dag.setdefault(each.dag_id, {})[str(each.state)] = each
+    return [
+        EndedRuns(dag_id, of["failed"].number, of["failed"].newest, of["success"].newest if "success" in of else None)
+        for dag_id, of in sorted(by_dag.items())
+        if "failed" in of
+    ]
+
+
+LONG_RUN = timedelta(days=1)
 
 
 def turns(session: Session, pipeline: str) -> list[Turn]:
@@ -251,13 +332,6 @@ def transaction_story(
 def key(whose: Whose, request: Request, number: Number = 1, table: Text = None, value: Text = None) -> HTMLResponse:
     """Show every change of a row."""
     return _page(pages.key(whose, page=number, table=table, value=value, query=dict(request.query_params)))
-
-
-def _dags(pipeline: Pipeline) -> set[str]:
-    ids = (names.cdc_dag_id, names.maintenance_dag_id, names.backfill_dag_id, names.load_dag_id)
-    more = (names.dead_letters_dag_id, names.alerts_dag_id, names.consumer_dag_id)
-    repairs = (names.audit_dag_id, names.repair_dag_id, names.snapshot_dag_id)
-    return {name(pipeline.name) for name in (*ids, *more, *repairs)}
 
 
 def _page(html: str, code: int = 200) -> HTMLResponse:

@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -22,6 +23,7 @@ IMAGES = ROOT / "docs" / "images"
 SIZE = {"width": 1100, "height": 700}
 PICTURES = {
     "overview": "/plugin/txloom",
+    "changes": "/txloom/dags/failing_cdc?since=1d#changes",
     "healthy": "/txloom/dags/orders_cdc",
     "failing": "/txloom/dags/failing_cdc",
     "expectation": "/txloom/dags/failing_cdc#expectations",
@@ -31,6 +33,9 @@ PICTURES = {
     "transaction": "/txloom/dags/orders_cdc/transaction?id=1431",
     "row": "/txloom/dags/shop_cdc/key?table=items&value=1",
 }
+PHONE = {"phone_overview": "/txloom/", "phone_failing": "/txloom/dags/failing_cdc"}
+"""Pictures of a phone's size."""
+NARROW = {"width": 390, "height": 844}
 DARK = ("failing",)
 """Pictures that are also taken in the dark color scheme."""
 
@@ -64,16 +69,19 @@ def _take(server: ApiServer) -> None:
     with browser() as chromium:
         for dark in (False, True):
             with visiting(chromium, server, "admin", dark=dark) as visitor:
-                visitor.page.set_viewport_size(SIZE)
-                for name, path in PICTURES.items():
-                    if dark and name not in DARK:
-                        continue
-                    page = visitor.open(path)
-                    if path.startswith("/plugin/"):
-                        page.frame_locator("iframe").locator("h1").wait_for()
-                    file = IMAGES / f"{name}{'_dark' if dark else ''}.png"
-                    page.screenshot(path=file)
-                    print(f"{file.relative_to(ROOT)}: {file.stat().st_size // 1024} KB", flush=True)
+                for size, pictures in ((SIZE, PICTURES), (NARROW, PHONE)):
+                    visitor.page.set_viewport_size(size)
+                    for name, path in pictures.items():
+                        if not dark or name in DARK:
+                            _picture(visitor.open(path), path, f"{name}{'_dark' if dark else ''}")
+
+
+def _picture(page: Any, path: str, name: str) -> None:
+    if path.startswith("/plugin/"):
+        page.frame_locator("iframe").locator("h1").wait_for()
+    file = IMAGES / f"{name}.png"
+    page.screenshot(path=file)
+    print(f"{file.relative_to(ROOT)}: {file.stat().st_size // 1024} KB", flush=True)
 
 
 if __name__ == "__main__":

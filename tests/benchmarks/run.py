@@ -30,6 +30,7 @@ PARTS = {
     "cycle": "A cycle under Airflow",
     "stragglers": "Transactions that wait, and one of 1,000,000 rows",
     "snapshot_diff": "Extracts compared with current tables",
+    "overview": "The overview of 65 pipelines",
     "backfill": "A backfill of 1,000,000 rows",
 }
 

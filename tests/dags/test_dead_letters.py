@@ -135,6 +135,7 @@ def test_what_a_person_approves_is_redriven_as_declared_now_and_told_one_by_one(
     (letter,) = shop.query("dead_letters", "select transaction_id, dead_at from t")
     assert page.startswith("**1 events of 1 transactions** go through the buffer once more.")
     assert f"| {CAUSE} | 1 | 1 | " in page
+    assert "**If you approve:**\n\n- 1 messages of 1 transactions" in page and "It cannot be undone" in page
     assert "rows/1.jsonl, line 2" in page
     assert shop.answer(run_id, "Approve") == "success"
     assert shop.amounts() == [5, VALUE, 7]

@@ -91,6 +91,8 @@ def test_a_backfill_that_is_refused_applies_nothing_and_says_who_refused_it(airf
     airflow.unpause("plant_backfill")
     ended, states, question = answered(airflow, "Reject")
     assert question.startswith("**1 rows would change** in plant, rebuilt from csn 0 to the newest.")
+    assert "- These 1 rows are written into the live tables, and no other: the comparison counted them." in question
+    assert "earlier cuts are amended from csn 0 on." in question and " Cut 1 shows what readers see now" in question
     assert "| updates | `id` 1 | `value` 666 | `value` 11 |" in question
     assert (ended, states.pop("said")) == ("success", "refused by admin: nothing was applied")
     ran = ("rebuild", "compare", "decide", "approve", "outcome", "drop")

@@ -111,16 +111,16 @@ def test_a_failing_pipeline_says_what_since_when_which_rows_and_what_to_do(visit
     (gone,) = [each for each in texts(page, f"{section('wrong')} article") if each.startswith("✕ table gone")]
     assert gone == (
         "✕ table gone 3 tables of the newest cut are gone. orders_current orders order_line_items "
-        f"What to do: {ADVICE[GONE]} Open failing_cdc in Airflow"
+        f"What to do: {ADVICE[GONE]} It concerns whole tables, which are named above. Open failing_cdc in Airflow"
     )
     assert page.locator(f"{section('wrong')} article .todo").count() == len(wrong)
     failed = texts(page, f"{section('expectations')} article")
     assert len(failed) == 1 and f"{ORPHANS} of 5,000 rows fail" in failed[0] and "2 runs in a row" in failed[0]
     assert "Nothing is published until it passes." in failed[0]
     assert table(page, section("expectations")) == [
-        ["11", "4711", SCRIPT],
-        ["12", "4712", SIGN],
-        ["13", "4713", "null"],
+        ["Story", "11", "4711", SCRIPT],
+        ["Story", "12", "4712", SIGN],
+        ["Story", "13", "4713", "null"],
     ]
     assert f"All {STUCK} waiting transactions" in texts(page, section("waiting"))[0]
     longest = table(page, section("waiting"))
@@ -187,7 +187,9 @@ def test_ten_thousand_stuck_transactions_come_in_pages_with_the_right_totals(vis
     page.get_by_role("link", name="Last").first.click()
     assert texts(page, ".pages p")[0] == "9,901 to 10,000 of 10,000" and table(page)[-1][0] == "9000"
     page.get_by_role("link", name=re.compile("table short")).click()
+    page.wait_for_url("**cause=table*")
     page.get_by_role("link", name="more than 1 d").click()
+    page.wait_for_url("**longer=1d*")
     assert texts(page, ".pages p")[0] == "1 to 100 of 4,287"
     page = visitor.open("/txloom/dags/huge_cdc/waiting?page=101")
     assert texts(page, ".pages p") == ["There is no page 101; 10,000 rows are on 100 pages"]
@@ -300,3 +302,73 @@ def test_ages_grow_while_the_page_lies_open(visit: Visit) -> None:
     page = visitor.open("/txloom/")
     page.clock.run_for(61_000)
     assert re.match(r"Looked at 1 min", texts(page, ".loaded")[0])
+
+
+def test_what_changed_is_shown_since_the_last_look_until_somebody_marks_it_as_seen(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.open("/txloom/")
+    assert texts(page, ".compared a[aria-current]") == ["Never looked before: a day"]
+    assert "2 pipelines have something new to act on." in texts(page, section("changes"))[0]
+    (cookie,) = [each for each in visitor.context.cookies() if each["name"] == "txloom_look"]
+    assert (cookie["path"], cookie["httpOnly"], cookie["sameSite"]) == ("/txloom/", True, "Lax")
+    page.reload()
+    assert texts(page, ".compared a[aria-current]") == ["Never looked before: a day"]
+    assert "2 pipelines have something new to act on." in texts(page, section("changes"))[0]
+    (row,) = [row for row in table(page) if row[0] == "✕ failing red"]
+    assert "new orphan_line_items fails: 37 of 5000 rows; finding: changed type, orders.total_amount;" in row[1]
+    page.locator("tr", has_text="failing").get_by_role("link", name="and 5 more").click()
+    page.wait_for_url("**/failing_cdc#changes")
+    visitor.keep("changes")
+    changed = texts(page, ".changed li > a")
+    assert changed[3:5] == [
+        "12 dead letters of 4 transactions: table short",
+        "3 dead letters of 1 transaction: metadata never came",
+    ]
+    assert changed[-1] == "4 cuts published: valid-through is 400; there was none before"
+    page.get_by_role("link", name="12 dead letters of 4 transactions: table short").click()
+    page.wait_for_url("**/letters?cause=*")
+    assert texts(page, ".pages p") == ["1 to 12 of 12"]
+    page = visitor.open("/txloom/dags/failing_cdc#changes")
+    page.get_by_role("button", name="I have seen this").click()
+    page.wait_for_url("**/txloom/dags/failing_cdc")
+    assert "nothing new to act on, 0 cuts published" in texts(page, "#changes summary")[0]
+    page.reload()
+    assert re.match(r"What changed since you last looked, \d+ s ago: nothing new", texts(page, "#changes summary")[0])
+    page = visitor.open("/txloom/")
+    assert "Nothing new to act on. 0 cuts published." in texts(page, section("changes"))[0]
+    page.get_by_role("link", name="7 days").click()
+    page.wait_for_url("**since=7d*")
+    assert "2 pipelines have something new to act on." in texts(page, section("changes"))[0]
+    assert visitor.dialogs == [] and page.title() != "stolen"
+
+
+def test_from_each_thing_that_is_wrong_its_rows_are_one_click_away(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.open("/txloom/dags/failing_cdc")
+    cards = page.locator(f"{section('wrong')} article")
+    links = [card.locator(".facts > :first-child").inner_text() for card in cards.all()]
+    assert links == [
+        "Rows that fail",
+        "It concerns the pipeline: no row is wrong.",
+        "Each dead letter",
+        "The rows of transaction 881",
+        "It concerns numbers of events: the ledger's row says which.",
+        "It concerns whole tables, which are named above.",
+        "Each transaction, with what it waits for",
+    ]
+    for name, there in (("Rows that fail", "expectations"), ("Each dead letter", "letters")):
+        page = visitor.open("/txloom/dags/failing_cdc")
+        page.locator(section("wrong")).get_by_role("link", name=name).click()
+        page.wait_for_url(f"**/failing_cdc/{there}")
+        assert page.locator("main table tbody tr").count() >= 3
+    page.go_back()
+    page = visitor.open("/txloom/dags/failing_cdc/expectations")
+    page.get_by_role("link", name="Story").first.click()
+    page.wait_for_url("**/key?table=order_line_items&key.line_item_id=11")
+    for part in ("findings", "incidents"):
+        page = visitor.open(f"/txloom/dags/failing_cdc/{part}")
+        assert page.locator("main a").count() >= 2, part
+    assert texts(page, "main tbody tr td:last-child") == [
+        "Each transaction, with what it waits for",
+        "Each dead letter",
+    ]

@@ -96,6 +96,8 @@ HOSTILE = (
     ("dags/shop_cdc/data_docs/nope/index.html", 404),
     ("dags/shop_cdc/data_docs/.hidden/index.html", 422),
     ("dags/shop_cdc/data_docs/%00/index.html", 422),
+    ("?since=tomorrow", 422),
+    ("dags/orders_cdc?since=%E2%80%AE2h", 422),
     ("static/..%2F..%2Fplugins%2Ftxloom_plugin.py", 404),
     ("static/page.py", 404),
     ("docs", 404),
@@ -131,6 +133,13 @@ def test_each_page_forbids_what_it_does_not_need(site: ApiServer, tokens: dict[s
         )
         assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
         assert headers["cache-control"] == "no-store"
+
+
+def test_only_the_browser_keeps_when_somebody_looked(site: ApiServer, tokens: dict[str, str]) -> None:
+    for path in ("", "dags/orders_cdc", "dags/orders_cdc/runs"):
+        assert get(site, path, tokens["admin"]).headers["set-cookie"].startswith("txloom_look="), path
+    for path, token in (("", None), ("dags/private_cdc", tokens["guest"]), ("static/page.css", None)):
+        assert "set-cookie" not in get(site, path, token).headers, path
 
 
 def test_data_docs_may_do_nothing_and_are_for_who_may_read_the_pipeline(

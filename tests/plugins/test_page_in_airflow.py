@@ -1,6 +1,5 @@
 """The page within Airflow's own UI, for everybody's eyes and hands: navigation, tab, theme, keyboard, accessibility."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +16,6 @@ PAGES = (
     *("dags/failing_cdc/cuts", "dags/huge_cdc/waiting", "dags/empty_cdc", "dags/nothing_cdc"),
     *("dags/orders_cdc/transaction?id=1431", "dags/orders_cdc/key", "dags/shop_cdc/key?table=items&value=1"),
 )
-REACHED = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
-MARK = f"""[...document.querySelectorAll("{REACHED}")].filter(one => one.checkVisibility())
-    .map((one, at) => one.dataset.at = at).length"""
 
 
 def frame(page: Any) -> Any:
@@ -97,36 +93,3 @@ def test_axe_finds_nothing(visit: Visit, dark: bool) -> None:
         assert len(report["passes"]) > 15, path
         violations += [(path, each["impact"], each["id"], each["nodes"][0]["html"]) for each in report["violations"]]
     assert violations == []
-
-
-@pytest.mark.parametrize(
-    "path", ["", "dags/failing_cdc", "dags/huge_cdc/waiting", "dags/shop_cdc/key?table=items&value=1"]
-)
-def test_the_keyboard_reaches_every_link_and_control(visit: Visit, path: str) -> None:
-    page = visit().open(f"/txloom/{path}")
-    controls = page.evaluate(MARK)
-    reached = []
-    for _ in range(controls):
-        page.keyboard.press("Tab")
-        reached.append(page.evaluate("document.activeElement.dataset.at"))
-        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-        assert outline == "solid", reached[-1]
-    assert reached == [str(number) for number in range(controls)]
-
-
-def test_the_first_link_skips_to_the_content(visit: Visit) -> None:
-    page = visit().open("/txloom/dags/failing_cdc")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
-
-
-def test_a_narrow_window_shows_all_without_scrolling_sideways(visit: Visit) -> None:
-    visitor = visit()
-    visitor.page.set_viewport_size({"width": 400, "height": 800})
-    for path in ("", "dags/failing_cdc", "dags/huge_cdc/waiting", "dags/orders_cdc/transaction?id=1431"):
-        page = visitor.open(f"/txloom/{path}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400, path
-    visitor.open("/txloom/dags/failing_cdc")
-    visitor.keep("narrow", whole=False)
-    assert re.search("things are wrong", visitor.page.locator("h1").inner_text())

@@ -37,6 +37,27 @@ for told in sys.argv[1:]:
         session.commit()
 """
 
+RUNS = """
+import sys
+from datetime import datetime, timedelta, timezone
+from airflow.models.dagrun import get_or_create_dagrun
+from airflow.models.serialized_dag import SerializedDagModel
+from airflow.settings import Session
+from airflow.utils.types import DagRunTriggeredByType
+for name in sys.argv[1:]:
+    dag_id, run_id, state, minutes = name.split()
+    ended = datetime.now(timezone.utc) - timedelta(minutes=int(minutes))
+    with Session() as session:
+        run = get_or_create_dagrun(
+            dag=SerializedDagModel.get_dag(dag_id, session=session), run_id=run_id, logical_date=ended,
+            data_interval=None, run_after=ended, conf=None, triggered_by=DagRunTriggeredByType.TEST,
+            triggering_user_name="test", start_date=ended, session=session,
+        )
+        run.set_state(state)
+        run.end_date = ended
+        session.commit()
+"""
+
 
 @pytest.fixture(scope="module")
 def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -52,9 +73,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, pipelines: Path) -> Iterato
         yield started
 
 
-def states(server: ApiServer, *names_of: str) -> None:
-    """Put tasks into states, as the scheduler does."""
-    command = [sys.executable, "-W", "ignore", "-c", STATES, *names_of]
+def states(server: ApiServer, *names_of: str, program: str = STATES) -> None:
+    """Put tasks, or whole runs, into states, as the scheduler does."""
+    command = [sys.executable, "-W", "ignore", "-c", program, *names_of]
     variables = server.environment | {"PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, env=variables, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -80,6 +101,19 @@ def test_the_page_says_which_task_has_the_slot_and_which_wait_for_it(server: Api
         server, "orders_maintenance optimize success", "orders_cdc land_events success", "orders_load publish success"
     )
     assert "nothing runs now" in page(server)
+
+
+def test_runs_that_failed_since_are_to_act_on_until_a_later_one_succeeds(server: ApiServer) -> None:
+    failed = "orders_maintenance one failed 90", "orders_maintenance two failed 30", "orders_backfill one failed 30"
+    states(server, *failed, "orders_backfill two success 20", program=RUNS)
+    text = page(server, "dags/orders_cdc?since=1h")
+    assert "<b>1 new thing to act on</b>, 1 thing is over or was done" in text
+    link = 'href="/dags/orders_maintenance/runs?state=failed" data-airflow>1 run of orders_maintenance failed</a>'
+    assert link in text and ">1 run of orders_backfill failed; a later one succeeded</a>" in text
+    assert ">2 runs of orders_maintenance failed</a>" in page(server, "dags/orders_cdc?since=8h")
+    assert "1 run of orders_maintenance failed" in page(server, "?since=1h")
+    states(server, "orders_maintenance three success 5", program=RUNS)
+    assert "nothing new to act on, 2 things are over or were done" in page(server, "dags/orders_cdc?since=1h")
 
 
 def test_a_refused_declaration_keeps_its_page_and_its_status_and_says_why(server: ApiServer, pipelines: Path) -> None:

@@ -15,6 +15,7 @@ from txloom.cli import main
 from txloom.page import pages
 from txloom.page.links import Links
 from txloom.storage.delta.small_tables import append
+from txloom.storage.system_tables import FINDINGS
 from txloom.storage.targets import history_tables, schemas
 
 Captured = pytest.CaptureFixture[str]
@@ -72,6 +73,28 @@ def test_a_declaration_that_is_refused_stands_in_the_overview(shop: Shop, capsys
     assert "2 pipelines: 1 red, 1 grey" in shown
     assert "red   typo      declaration refused: " in shown
     assert "grey  shop      nothing was landed yet" in shown
+
+
+def test_since_says_what_changed_and_nothing_twice(shop: Shop, capsys: Captured) -> None:
+    run(shop)
+    finding = {"code": "csn jumped back", "severity": "error", "evidence": HOSTILE, "status": "open", "at": at(2)}
+    append(shop.paths.table("findings"), [finding], FINDINGS)
+    shown = run_command(capsys, "status", "shop", "--since", "2026-01-01T12:00")
+    lines = [
+        line.split("  ")[0].split()
+        for line in shown.split("what changed since 2026-01-01 12:00:00 UTC\n")[1].splitlines()[1:3]
+    ]
+    assert lines == [["new"], []] and "finding: csn jumped back" in shown and SHOWN in shown
+    assert "1 cut published: valid-through is 7; there was none before" in shown
+    whole = run_command(capsys, "status", "--since", "2026-01-01T12:00")
+    assert "shop: what changed since 2026-01-01 12:00:00 UTC" in whole and "finding: csn jumped back" in whole
+    later = run_command(capsys, "status", "--since", "2026-01-01T12:03")
+    assert "1 pipeline: 0 cuts published since 2026-01-01 12:03:00 UTC, and nothing else happened" in later
+    assert "nothing changed since" in run_command(capsys, "status", "shop", "--since", "2026-01-01T12:03")
+    rows = json.loads(run_command(capsys, "status", "shop", "--since", "2026-01-01T12:00", "--json"))["changes"]["rows"]
+    assert [(row["urgency"], row["kind"]) for row in rows] == [("act", "finding"), ("moved", "cuts")]
+    assert main(["status", "--since", "soon"]) == 2
+    assert "since: found 'soon', expected a duration such as 2h or an ISO 8601 time" in capsys.readouterr().err
 
 
 def test_one_pipeline_begins_with_what_is_wrong(shop: Shop, capsys: Captured) -> None:

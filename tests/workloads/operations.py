@@ -7,10 +7,10 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from called import step_of
-from txloom.quality.dead_letters import Selection
+from txloom.quality.dead_letters import ALL, Selection
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.dead_letters.dismiss import dismiss
-from txloom.steps.dead_letters.redrive import redrive
+from txloom.steps.dead_letters.redrive import effect, redrive
 from txloom.steps.maintenance.clean_history import clean_history
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.dead_letters import open_letters
@@ -91,7 +91,9 @@ def _tables(lake: SmallLake) -> list[str]:
 def _redrive(lake: SmallLake, made: Play) -> None:
     """Land every open dead letter once more: what was no message is none again."""
     lake.runs += 1
-    lake.step(redrive, None, Selection(everything=True))
+    planned = effect(step_of(lake.pipeline, lake.warehouse, f"run-{lake.runs}"), ALL)
+    done = lake.step(redrive, None, ALL)
+    assert (planned.transactions, planned.events) == (done["transactions"], done["events"])
     lake.run()
 
 

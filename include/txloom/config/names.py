@@ -59,6 +59,9 @@ REPORTS = "_reports"
 RUNS = "_runs"
 """The folder of the result files of the runs' jobs, beside the tables."""
 
+OVERVIEW = "_overview"
+"""The file of what the overview shows of a pipeline, with the states of the tables that it was read of."""
+
 DATA_DOCS = "data_docs"
 """The folder of Great Expectations' pages of a run, inside the run's report folder."""
 
@@ -221,3 +224,10 @@ def asset_uri(pipeline: str) -> str:
 def application_name(pipeline: str, step: str) -> str:
     """Return the name of a Spark application as the UI shows it."""
     return f"txloom {pipeline} {step}"
+
+
+def dag_ids(pipeline: str) -> set[str]:
+    """Return the ids of all DAGs of a pipeline, of which it may lack some."""
+    ids = (cdc_dag_id, maintenance_dag_id, backfill_dag_id, load_dag_id)
+    more = (dead_letters_dag_id, alerts_dag_id, consumer_dag_id, audit_dag_id, repair_dag_id, snapshot_dag_id)
+    return {name(pipeline) for name in (*ids, *more)}

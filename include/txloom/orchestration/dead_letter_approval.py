@@ -1,5 +1,6 @@
 """Tasks of the dead letters DAG: list what was chosen, ask for approval, redrive or dismiss it, report the outcome."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ class Listing(BaseOperator):
         """
         from txloom.quality.dead_letters import ALL, Selection, markdown, text
         from txloom.steps.dead_letters import list_dead_letters
+        from txloom.steps.dead_letters.redrive import effect
 
         chosen_by, reason = choice(context), dismissed_for(context)
         try:
@@ -45,11 +47,14 @@ class Listing(BaseOperator):
                 raise ConfigurationError("a dismissal needs a reason: whoever asks later is shown it")
             step = _step(self.pipeline, context)
             self.log.info("%s", text(list_dead_letters.list_open(step, ALL)))
-            selection = list_dead_letters.list_open(step, Selection(**chosen_by))
+            selection = list_dead_letters.list_open(step, chosen := Selection(**chosen_by))
+            # What a person approves is what is redriven: the version that was listed.
+            exact = replace(chosen, version=selection.version)
+            planned = effect(step, exact) if reason is None and selection.events else None
         except TxloomError as error:
             raise failure(error.exit_code, message_of(LIST, error)) from error
         counts = {"events": selection.events, "transactions": selection.transactions, "causes": len(selection.groups)}
-        return {**counts, "version": selection.version, "markdown": markdown(selection, reason)}
+        return {**counts, "version": selection.version, "markdown": markdown(selection, reason, planned)}
 
 
 class DeadLettersApproval(Approval):

@@ -12,17 +12,21 @@ from txloom.page import requests
 from txloom.page.chart import chart
 from txloom.page.links import KEY, Links
 from txloom.page.rendering import render
+from txloom.page.row_links import keyed_tables, of_finding, of_incident
+from txloom.page.since import BACK, Since, shown_by
 from txloom.page.turns import Turn, running
 from txloom.page.turns import waiting as waits
 from txloom.quality import incidents as kinds
 from txloom.storage.checks import results
 from txloom.storage.delta.read_session import reading
 from txloom.storage.paths import TablePaths
+from txloom.storage.views.paging import LARGEST
 from txloom.storage.views.pipeline import audits, lag_series, problems, runs
 from txloom.storage.views.pipeline import cuts as published
 from txloom.storage.views.pipeline import dead_letters as dead
 from txloom.storage.views.pipeline import overview as pipelines_overview
 from txloom.storage.views.pipeline import waiting as stuck
+from txloom.storage.views.pipeline.changes import CUTS, OVER, RUN, Change, Changes, changes
 from txloom.storage.views.pipeline.overview import Health, Reason
 from txloom.storage.views.stories import transaction
 from txloom.storage.views.stories.row import key_story
@@ -89,24 +93,61 @@ class View:
         """Return the pages that exist; expectations and rows by key need a declaration that is not refused."""
         return {name: title for name, title in PARTS.items() if not self.refused or name not in ("expectations", "key")}
 
+    @property
+    def dag_ids(self) -> set[str]:
+        """Return the ids of the pipeline's DAGs."""
+        return names.dag_ids(self.pipeline.name)
+
+    def address_of(self, change: Change) -> str:
+        """Return the address of what shows the rows of a change."""
+        if change.kind == RUN:
+            return self.links.airflow(f"dags/{change.subject}/runs?state=failed")
+        part, query = shown_by(change)
+        return self.links.of(self.pipeline.name, part, **query)
+
     def render(self, part: str, **values: Any) -> str:
         """Render the template of a part."""
         page_values = {"pipeline": self.pipeline, "parts": self.parts, "part": part, "title": PARTS[part]}
+        page_values |= {"rows_of_finding": of_finding, "rows_of_incident": of_incident}
+        page_values["keyed"] = keyed_tables(self.pipeline)
         page_values["refused"] = self.refused is not None
         page_values["redrive"] = self.links.airflow(f"dags/{names.dead_letters_dag_id(self.pipeline.name)}")
         return render(f"{part or 'now'}.html", self.links, self.now, **page_values, **values)
 
 
 def overview(
-    pipelines: Sequence[Pipeline], warehouse: str, links: Links, *, refused: Mapping[str, str], color: str | None = None
+    pipelines: Sequence[Pipeline],
+    warehouse: str,
+    links: Links,
+    *,
+    refused: Mapping[str, str],
+    color: str | None = None,
+    since: Since | None = None,
 ) -> str:
-    """Return the page of all pipelines; color: only those of this color."""
-    shown = pipelines_overview.overview(pipelines, warehouse, refused=refused)
+    """Return the page of all pipelines; color: only those of this color; since: also show what changed."""
+    at = None if since is None else since.at
+    shown = pipelines_overview.overview(pipelines, warehouse, refused=refused, since=at)
     rows = [row for row in shown.rows if color in (None, row.color)]
-    colors = pipelines_overview.COLORS
-    reasons = {row.pipeline: _urgent(row.reasons) for row in rows}
-    values = {"pipelines": shown, "rows": rows, "reasons": reasons}
-    return render("overview.html", links, shown.as_of, color=color, colors=colors, **values)
+    news: dict[str, Changes] = {}
+    if since is not None:
+        news = {name: since.with_runs(each, names.dag_ids(name)) for name, each in shown.changes.items()}
+    values = {"pipelines": shown, "rows": rows, "reasons": {row.pipeline: _urgent(row.reasons) for row in rows}}
+    values |= {"color": color, "colors": pipelines_overview.COLORS, "query": {"color": color}, **_since(since)}
+    return render("overview.html", links, shown.as_of, news=news, total=_total(news), dag_id=None, **values)
+
+
+def _since(since: Since | None) -> dict[str, Any]:
+    return {"since_when": since, "back": BACK}
+
+
+def _total(news: Mapping[str, Changes]) -> dict[str, int]:
+    """Return how many pipelines have something to act on, how many things are over, and how many cuts there are."""
+    every = [row for each in news.values() for row in each.rows]
+    return {
+        "act": sum(bool(each.to_act_on) for each in news.values()),
+        "over": sum(row.urgency == OVER for row in every),
+        "cuts": sum(row.count for row in every if row.kind == CUTS),
+    }
 
 
 def _urgent(reasons: Sequence[Reason]) -> list[Reason]:
@@ -115,7 +156,7 @@ def _urgent(reasons: Sequence[Reason]) -> list[Reason]:
     return sorted(reasons, key=lambda each: (each.severity != "error", first.get(each.kind, len(first))))
 
 
-def now(view: View, *, span: str, turns: Sequence[Turn] = ()) -> str:
+def now(view: View, *, span: str, turns: Sequence[Turn] = (), since: Since | None = None) -> str:
     """Return the first page of a pipeline: what is red, since when, which rows, what to do.
 
     span: the time that its charts cover. turns: its tasks that have the slot of its pool or wait for it, in the order
@@ -125,12 +166,20 @@ def now(view: View, *, span: str, turns: Sequence[Turn] = ()) -> str:
         health = view.health()
         readable = not any(each.kind == pipelines_overview.UNREADABLE for each in health.reasons)
         panels = _panels(view, span) if readable else {}
+        news = None if since is None else Changes(since.at, ())
+        if since is not None and readable:
+            news = changes(*view.whose, since=since.at, now=view.now)
+    if since is not None and news is not None:
+        news = since.with_runs(news, view.dag_ids)
     reasons = _urgent(health.reasons)
-    since = min((each.since for each in reasons if each.since is not None), default=None)
     values = {
         "health": health,
         "reasons": reasons,
-        "since": since,
+        "since": min((each.since for each in reasons if each.since is not None), default=None),
+        "news": news,
+        "address_of": view.address_of,
+        "query": {"span": span},
+        **_since(since),
         "readable": readable,
         "span": span,
         "spans": requests.SPANS,
@@ -138,7 +187,8 @@ def now(view: View, *, span: str, turns: Sequence[Turn] = ()) -> str:
         "waits": waits(turns),
     }
     parts = {each: PANELS.get(each.kind) for each in health.reasons}
-    return view.render("", panel_of=parts, patience=_patience(view.pipeline), **values, **panels)
+    rows = {each: of_incident(each.kind, each.subject, panels.get("open_findings", ())) for each in health.reasons}
+    return view.render("", panel_of=parts, rows_of=rows, patience=_patience(view.pipeline), **values, **panels)
 
 
 def _patience(pipeline: Pipeline) -> str | None:
@@ -153,6 +203,7 @@ def _panels(view: View, span: str) -> dict[str, Any]:
         "waiting": stuck.waiting(*view.whose, size=FEW),
         "letters": dead.causes(*view.whose),
         "findings": problems.open_findings(*view.whose, size=FEW),
+        "open_findings": problems.open_findings(*view.whose, size=LARGEST).rows,
         "incidents": problems.incidents(*view.whose, size=5),
         "runs": runs.runs(*view.whose, size=5),
         "cuts": published.cuts(*view.whose, size=1),
@@ -203,7 +254,10 @@ def findings(view: View, *, page: int) -> str:
 
 def incidents(view: View, *, page: int) -> str:
     """Return the page of incidents that people got messages about."""
-    return view.render("incidents", page=problems.incidents(*view.whose, number=page, size=SIZE))
+    with reading():
+        listing = problems.incidents(*view.whose, number=page, size=SIZE)
+        open_rows = problems.open_findings(*view.whose, size=LARGEST).rows
+    return view.render("incidents", page=listing, open_findings=open_rows)
 
 
 def ledger(view: View, *, page: int) -> str:

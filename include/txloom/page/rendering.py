@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from txloom.page import formatting
-from txloom.page.links import Links
+from txloom.page.links import Links, with_query
 
 HERE = Path(__file__).parent
 STATIC: Mapping[str, str] = {"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
@@ -58,6 +58,7 @@ def _environment() -> Environment:
     environment.filters |= {
         name: getattr(formatting, name) for name in ("visible", "value", "count", "many", "span", "moment", "ago")
     }
+    environment.globals["with_query"] = with_query
     return environment
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from txloom.quality.incidents import moment
+from txloom.quality.messages import if_approved
 
 EXAMPLES = 3
 """Dead letters of each cause that are shown; totals count all of them."""
@@ -65,6 +66,23 @@ class Listing:
     events: int
     transactions: int
     version: int | None
+
+
+@dataclass(frozen=True)
+class RedriveEffect:
+    """What a redrive would do: messages that are landed again, and what is known of their transactions.
+
+    events: messages, with those that belong to no transaction. tables: rows of the transactions by table. csns: of the
+    transactions, as far as they are known. complete: transactions that need nothing but the redrive. valid_through: of
+    the newest cut.
+    """
+
+    transactions: int
+    events: int
+    tables: tuple[tuple[str, int], ...]
+    csns: tuple[int, ...]
+    complete: int
+    valid_through: int | None
 
 
 @dataclass(frozen=True)
@@ -138,13 +156,48 @@ def escaped(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", text)
 
 
-def markdown(listing: Listing, reason: str | None = None) -> str:
-    """Return a listing in Markdown, for the person who approves its redrive; reason: its dismissal, for this reason."""
+def redrive_effect(effect: RedriveEffect) -> list[str]:
+    """Return in Markdown what an approval of a redrive does, what readers see of it, and whether it can be undone."""
+    between = f", csn {effect.csns[0]} to {effect.csns[-1]}" if effect.csns else ""
+    rows = ", ".join(f"{escaped(plain(table))} {count}" for table, count in effect.tables) or "none"
+    late = 0 if effect.valid_through is None else sum(csn <= effect.valid_through for csn in effect.csns)
+    below = (
+        f" {late} of them lie at or below valid-through {effect.valid_through}: earlier cuts are amended."
+        if late
+        else ""
+    )
+    return [
+        f"{effect.events} messages of {effect.transactions} transactions{between} are landed once more, and decided "
+        "by the same rules.",
+        f"Rows of these transactions, by table: {rows}. {effect.complete} of {effect.transactions} transactions are "
+        "complete now and will be released; the others are dead letters again, unless what they lack has come.",
+        f"Readers see what is released with the cut that this run publishes, not before.{below} A row that was changed "
+        "since keeps its newer values.",
+        "Nothing else changes: other dead letters stay as they are.",
+        "It cannot be undone: what is released stays in the history. A wrong row is corrected at the source, or by a "
+        "load of its table.",
+    ]
+
+
+DISMISSAL_EFFECT = (
+    "No row of any table changes, and readers see the same.",
+    "It can be undone: `jobs/dismiss.py --reopen` with the same choice and a reason.",
+)
+
+
+def markdown(listing: Listing, reason: str | None = None, effect: RedriveEffect | None = None) -> str:
+    """Return a listing in Markdown, for the person who approves its redrive.
+
+    reason: its dismissal instead, for this reason. effect: what the redrive would do.
+    """
     if not listing.events:
         return "No open dead letter was chosen."
     lines = [f"**{_counted(listing)}** go through the buffer once more.", ""]
     if reason is not None:
-        lines = [f"**{_counted(listing)}** are dismissed: {escaped(plain(reason))}", "", STAYS, ""]
+        lines = [f"**{_counted(listing)}** are dismissed: {escaped(plain(reason))}", "", STAYS]
+        lines += if_approved(DISMISSAL_EFFECT)
+    elif effect is not None:
+        lines += if_approved(redrive_effect(effect))[1:]
     lines += ["| cause | events | transactions | since |", "|---|---|---|---|"]
     for group in listing.groups[:CAUSES]:
         since = moment(group.since) if group.since else ""

@@ -3,7 +3,7 @@
 An old valid-through has one cause at a time: the pipeline is broken; else transactions wait; else the source is quiet.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -196,8 +196,7 @@ def _findings(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
     subjects: dict[str, list[dict[str, Any]]] = {}
     for each in facts.findings:
         if each["severity"] == "error":
-            where = ".".join(name for name in (each["table"], each["column"]) if name)
-            subjects.setdefault(f"{each['code']}: {where}" if where else each["code"], []).append(each)
+            subjects.setdefault(subject_of(each), []).append(each)
     page = f"dags/{names.cdc_dag_id(pipeline)}"
     for subject, rows in subjects.items():
         since, hint = min(each["at"] for each in rows), rows[0]["hint"]
@@ -205,6 +204,16 @@ def _findings(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
         more = f" And {_many(len(rows) - 1, 'more transaction', 'more transactions')}." if len(rows) > 1 else ""
         total, first = (len(rows), tuple(lines[:SAMPLE])) if more else (0, ())
         yield Incident(FINDING, subject, since, "error", f"{lines[0]}.{more}", hint, total, first, page)
+
+
+def subject_of(finding: Mapping[str, Any]) -> str:
+    """Return the subject of a finding's incident: its code, and the table and column where it has them.
+
+    >>> subject_of({"code": "column dropped", "table": "items", "column": "note"})
+    'column dropped: items.note'
+    """
+    where = ".".join(name for name in (finding["table"], finding["column"]) if name)
+    return f"{finding['code']}: {where}" if where else str(finding["code"])
 
 
 def _unbalanced(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:

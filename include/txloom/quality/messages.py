@@ -1,5 +1,6 @@
-"""The message about an incident: what, since when, which rows, what to do, and a link."""
+"""Messages to people: about an incident (what, since when, which rows, what to do, a link), and before an approval."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,3 +57,9 @@ def _rows(total: int, rows: tuple[str, ...]) -> list[str]:
         return []
     head = f"Rows: {total}" + (f", the first {len(rows)}:" if total > len(rows) else ":")
     return [head, *(f"- {row}" for row in rows)]
+
+
+def if_approved(sentences: Sequence[str]) -> list[str]:
+    """Return the lines in Markdown that say what happens after an approval, and after a refusal."""
+    lines = ["**If you approve:**", "", *(f"- {each}" for each in sentences)]
+    return ["", *lines, "", "If you refuse, nothing is done and nothing is lost.", ""]

@@ -51,16 +51,17 @@ def run_folder(run_id: str) -> str:
     return f"_{name.replace(':', '~')}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
 
 
-def write_whole(filesystem: fs.FileSystem, file: str, text: str) -> None:
+def write_whole(filesystem: fs.FileSystem, file: str, content: str | bytes) -> None:
     """Write a file under a hidden name, then move it over the former one, so that nobody reads half of it.
 
     In a store that shows a file only once it is written whole, it is written at once.
     """
     folder, name = file.rsplit("/", 1)
+    written = content.encode() if isinstance(content, str) else content
     if not has_rename(filesystem):
         with filesystem.open_output_stream(file) as stream:
-            stream.write(text.encode())
+            stream.write(written)
         return
     with filesystem.open_output_stream(f"{folder}/.{name}") as stream:
-        stream.write(text.encode())
+        stream.write(written)
     filesystem.move(f"{folder}/.{name}", file)

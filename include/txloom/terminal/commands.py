@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -16,6 +17,7 @@ from txloom.errors import ConfigurationError, TxloomError
 from txloom.storage.delta.read_session import reading
 from txloom.storage.views.paging import plain
 from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
+from txloom.storage.views.pipeline.changes import changes, moment_of
 from txloom.storage.views.pipeline.overview import health, overview
 from txloom.storage.views.pipeline.waiting import waiting
 from txloom.storage.views.stories.row import Story, key_story
@@ -54,20 +56,26 @@ def _warehouse(given: argparse.Namespace) -> str:
 
 def _status(given: argparse.Namespace) -> Answer:
     warehouse = _warehouse(given)
+    since = None if given.since is None else moment_of(given.since, datetime.now(UTC))
     if given.pipeline is None:
         declared = discover()
         refused = {path.stem: str(shown) for path, shown in declared if isinstance(shown, ConfigurationError)}
-        shown = overview([each for _, each in declared if isinstance(each, Pipeline)], warehouse, refused=refused)
+        pipelines = [each for _, each in declared if isinstance(each, Pipeline)]
+        shown = overview(pipelines, warehouse, refused=refused, since=since)
         return shown, status.overview(shown), 0
     pipeline = find(given.pipeline, connected=False)
-    values = panels(pipeline, warehouse, given.rows)
+    values = panels(pipeline, warehouse, given.rows, since)
     return values, Group(*status.one(values)), 0
 
 
-def panels(pipeline: Pipeline, warehouse: str, size: int) -> dict[str, Any]:
-    """Return everything that is shown of one pipeline, from one read session; size: rows of a list."""
+def panels(pipeline: Pipeline, warehouse: str, size: int, since: datetime | None = None) -> dict[str, Any]:
+    """Return everything that is shown of one pipeline, from one read session.
+
+    size: rows of a list. since: also what changed since then, under `changes`.
+    """
     with reading():
-        return {
+        changed = {} if since is None else {"changes": changes(pipeline, warehouse, since=since)}
+        return changed | {
             "health": health(pipeline, warehouse),
             "expectations": problems.expectations(pipeline, warehouse, size=size),
             "waiting": waiting(pipeline, warehouse, size=size),

@@ -22,6 +22,8 @@ def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     status.add_argument(
         "pipeline", nargs="?", metavar="PIPELINE", help="name or file; without one: all, the worst first"
     )
+    since = "also what changed since then: a duration such as 2h, or a time in ISO 8601, in UTC where it says no zone"
+    status.add_argument("--since", metavar="WHEN", help=since)
     summary = "the whole history of a transaction, or of a row"
     explain = commands.add_parser("explain", help=summary, description=f"Show {summary}.", epilog=EXIT_CODES)
     explain.add_argument("pipeline", metavar="PIPELINE", help="name or file")

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from txloom.config.problems import counted
 from txloom.storage.views.paging import Page
+from txloom.storage.views.pipeline.changes import ACT, CUTS, MOVED, OVER, Changes
 from txloom.storage.views.pipeline.overview import Health, Overview, Reason
 from txloom.storage.views.pipeline.waiting import Waiting
 from txloom.terminal.texts import COLORS, age, ago, moment, shown, shown_value, values
@@ -40,7 +41,36 @@ def overview(pipelines: Overview) -> RenderableType:
     counts = ", ".join(f"{count} {color}" for color, count in pipelines.counts.items() if count)
     columns = ("", "pipeline", "why", "readers see", "waiting", "dead letters", "cut", "as of")
     rows = [_overview_row(each, pipelines.as_of) for each in pipelines.rows]
-    return grid(f"{counted(len(rows), 'pipeline')}: {counts}; {moment(pipelines.as_of)}", columns, rows)
+    drawn = grid(f"{counted(len(rows), 'pipeline')}: {counts}; {moment(pipelines.as_of)}", columns, rows)
+    news = {each.pipeline: pipelines.changes.get(each.pipeline) for each in pipelines.rows}
+    said = [name for name, each in news.items() if each and any(row.urgency != MOVED for row in each.rows)]
+    return Group(
+        drawn,
+        *(changes(pipelines.changes[name], pipelines.as_of, f"{name}: ") for name in said),
+        *_calm_ones(pipelines, said),
+    )
+
+
+def _calm_ones(pipelines: Overview, said: Sequence[str]) -> Iterator[RenderableType]:
+    """Yield what the pipelines did of which nothing else is said."""
+    others = [each for name, each in pipelines.changes.items() if name not in said]
+    if others:
+        cuts = sum(row.count for each in others for row in each.rows if row.kind == CUTS)
+        only = "" if not said else "other "
+        what = f"{counted(len(others), f'{only}pipeline')}: {counted(cuts, 'cut')} published since"
+        yield Group(Text(), shown(f"{what} {moment(others[0].since)}, and nothing else happened"))
+
+
+URGENCIES = {ACT: ("new", COLORS["red"]), OVER: ("over", COLORS["green"]), MOVED: ("", "")}
+
+
+def changes(news: Changes, now: datetime, name: str = "") -> RenderableType:
+    """Return what changed, what somebody has to act on first; name: what the title begins with."""
+    rows = [[Text(*URGENCIES[row.urgency]), row.what, ago(row.at, now), row.detail] for row in news.rows]
+    since = f"since {moment(news.since)}"
+    if not rows:
+        return shown(f"{name}nothing changed {since}", "bold")
+    return grid(f"{name}what changed {since}", ("", "what", "when", "more"), rows)
 
 
 def _overview_row(each: Health, now: datetime) -> list[Any]:
@@ -92,6 +122,8 @@ def one(panels: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield shown(f"{held} holds the lease since {moment(each.lease['acquired_at'])}")
         if each.lease["silent_since"] is not None:
             yield shown(f"  no sign of life since {moment(each.lease['silent_since'])}: {TAKEN_OVER}")
+    if "changes" in panels:
+        yield changes(panels["changes"], now)
     for reason in each.reasons:
         yield _reason(reason, now)
     yield from expectations(panels["expectations"])

@@ -13,7 +13,7 @@ from called import step_of
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.quality.dead_letters import ALL, Selection, markdown, outcome_in_markdown, text
+from txloom.quality.dead_letters import ALL, RedriveEffect, Selection, markdown, outcome_in_markdown, text
 from txloom.steps.dead_letters.list_dead_letters import list_dead_letters, list_open, outcome
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage import system_tables
@@ -74,6 +74,28 @@ def test_a_page_shows_causes_with_totals_hints_and_where_the_first_lie(tmp_path:
         "(IGNOREDELETES) or groups transactions (GROUPTRANSOPS above 1); supply corrected metadata, then redrive.\n\n"
         "- \\<i\\>\\|x2\\_:2: items, rows\\[2\\] at offset 17"
     )
+
+
+def test_who_approves_reads_what_happens_then_and_whether_it_can_be_undone(tmp_path: Path, pipeline: Pipeline) -> None:
+    write(tmp_path, letter("x1:1", "table short", 1), letter("x2:2", "table short", 2))
+    listing = list_open(step_of(pipeline, tmp_path, "r"), ALL)
+    planned = RedriveEffect(2, 3, (("items", 2),), (1, 2), complete=1, valid_through=1)
+    page = markdown(listing, effect=planned)
+    head, _, rest = page.partition("**If you approve:**")
+    assert head == "**2 events of 2 transactions** go through the buffer once more.\n\n"
+    assert rest.split("\n\nIf you refuse")[0].strip().splitlines() == [
+        "- 3 messages of 2 transactions, csn 1 to 2 are landed once more, and decided by the same rules.",
+        "- Rows of these transactions, by table: items 2. 1 of 2 transactions are complete now and will be released; "
+        "the others are dead letters again, unless what they lack has come.",
+        "- Readers see what is released with the cut that this run publishes, not before. 1 of them lie at or below "
+        "valid-through 1: earlier cuts are amended. A row that was changed since keeps its newer values.",
+        "- Nothing else changes: other dead letters stay as they are.",
+        "- It cannot be undone: what is released stays in the history. A wrong row is corrected at the source, or by a "
+        "load of its table.",
+    ]
+    dismissed = markdown(listing, "sent again")
+    assert "- No row of any table changes, and readers see the same." in dismissed
+    assert "- It can be undone: `jobs/dismiss.py --reopen` with the same choice and a reason." in dismissed
 
 
 def test_causes_and_transactions_add_up_and_what_is_not_there_is_refused(tmp_path: Path, pipeline: Pipeline) -> None:

@@ -15,7 +15,7 @@ from oracle.delivery.writing import metadata, row
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.quality.dead_letters import Selection
-from txloom.steps.dead_letters.redrive import redrive
+from txloom.steps.dead_letters.redrive import effect, redrive
 from txloom.storage.views.status import status
 
 ROWS = "dev.appuser.promo_codes.json"
@@ -44,7 +44,10 @@ def write(lake: Lake, name: str, *messages: str) -> None:
 
 
 def again(lake: Lake, pipeline: Pipeline | None = None, **which: Any) -> dict[str, int]:
-    done = redrive(step_of(pipeline or lake.pipeline, lake.warehouse, "redrive"), Selection(**which))
+    step = step_of(pipeline or lake.pipeline, lake.warehouse, "redrive")
+    planned = effect(step, Selection(**which))
+    done = redrive(step, Selection(**which))
+    assert (planned.transactions, planned.events) == (done["transactions"], done["events"]), "what somebody approves"
     lake.run()
     return done
 
@@ -85,7 +88,12 @@ def test_metadata_that_comes_after_all_makes_a_redrive_whole(lake: Lake) -> None
     write(lake, "b", metadata(20, promo_codes=2))
     lake.run()
     assert codes(lake) == {"P": "3.0000"}
+    shown = effect(step_of(lake.pipeline, lake.warehouse, "r"), Selection(causes=["metadata never came"]))
+    assert (shown.tables, shown.complete, shown.valid_through) == ((("promo_codes", 2),), 1, 30)
+    assert shown.csns == (20,) and shown.events == 3
+    before = len(lake.rows("promo_codes_changes"))
     assert again(lake, causes=["metadata never came"])["transactions"] == 1
+    assert len(lake.rows("promo_codes_changes")) == before + 2, "the rows that the form names"
     assert codes(lake) == {"P": "3.0000", "Q": "2.0000"}
     assert (gaps(lake), open_causes(lake)) == ([], {})
     (cut,) = lake.query("cuts", "select * from t order by cut_id desc limit 1")

@@ -1,4 +1,4 @@
-// Follows Airflow's theme, opens Airflow's own pages outside of the frame, and lets ages grow. The page works without it.
+// Follows Airflow's theme, opens Airflow's own pages outside of the frame, names cells for narrow windows, and lets ages grow. The page works without it.
 "use strict";
 (() => {
   const own = document.documentElement;
@@ -47,6 +47,16 @@
     there.remove();
   });
 
+  // In a narrow window each row of a table is a card: its cells carry the names of their columns.
+  const cards = () => {
+    for (const table of document.querySelectorAll(".scroll > table:not(.diff)")) {
+      if (table.closest(".charts")) continue;
+      const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
+      for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, at) => (cell.dataset.label = names[at]));
+      table.classList.add("cards");
+    }
+  };
+
   const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
   const span = (seconds) => {
     let left = Math.max(0, Math.floor(seconds));
@@ -63,6 +73,9 @@
   // Ages count by the server's clock: the browser's own may be wrong.
   const begun = performance.now();
   document.addEventListener("DOMContentLoaded", () => {
+    cards();
+    const led = window.location.hash && document.getElementById(window.location.hash.slice(1));
+    if (led instanceof HTMLDetailsElement) led.open = true;
     const times = [...document.querySelectorAll("time.ago")];
     const server = Date.parse(document.querySelector(".loaded time.ago")?.dateTime ?? "");
     if (Number.isNaN(server)) return;

@@ -22,6 +22,7 @@ from txloom.steps.step import Counts, Step
 from txloom.storage.health import incidents
 from txloom.storage.health.facts import facts
 from txloom.storage.paths import TablePaths
+from txloom.storage.views.pipeline.overview import remember
 
 BASE_URL = "AIRFLOW__API__BASE_URL"
 """The variable with the URL of Airflow; links in messages begin with it."""
@@ -52,6 +53,7 @@ def alert(step: Step, environment: Mapping[str, str] | None = None, *, source_wa
     counts = _update_incidents(
         paths, pipeline.alerts, lambda _: incidents, rules.JUDGED, environment, now if source_was_checked else None
     )
+    remember(pipeline, paths.warehouse)
     age = {} if known.valid_at is None else {"valid_through_age": int((now - known.valid_at).total_seconds())}
     return {**counts, "waiting": known.waiting.total, "dead_letters": known.dead_letters.total, **age}
 

@@ -4,8 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from txloom.quality.messages import if_approved
 from txloom.steps.backfill.compare import CHANGES
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.targets import shadow_tables
 
 COUNTS = (*CHANGES, "surplus")
@@ -29,9 +31,29 @@ def report(warehouse: str, pipeline: str, run_id: str) -> tuple[int, str]:
         return 0, "Nothing differs."
     first, last = rows[0]["from_csn"], rows[0]["to_csn"]
     head = f"**{changes} rows would change** in {pipeline}, rebuilt from csn {first} to {_last(last)}.\n"
-    parts = [head, _table(["table", *COUNTS], [_counts(row) for row in differing]), NOTES]
+    cut = newest_cut(TablePaths(warehouse, pipeline), "cut_id")
+    parts = [
+        head,
+        *if_approved(_effect(changes, first, None if cut is None else cut["cut_id"])),
+        _table(["table", *COUNTS], [_counts(row) for row in differing]),
+        NOTES,
+    ]
     parts += [_samples(row["table"], json.loads(row["samples"])) for row in differing]
     return changes, "\n".join(parts)
+
+
+def _effect(changes: int, first: int, cut: int | None) -> list[str]:
+    """Return what an approval does; first: the first csn of the range; cut: the newest one."""
+    stays = "" if cut is None else f" Cut {cut} shows what readers see now for as long as vacuum keeps its files."
+    return [
+        f"These {changes} rows are written into the live tables, and no other: the comparison counted them. "
+        "Where the tables moved on since and something else differs, nothing is written (exit code 21).",
+        "Readers see it with the cut that this run publishes, not before; earlier cuts are amended from csn "
+        f"{first} on.",
+        "What does not change: rows that are not counted here, changes that came later, surplus rows of history, and "
+        "the checkpoint of the stream.",
+        f"It cannot be undone by a run.{stays}",
+    ]
 
 
 def _last(csn: int) -> str:

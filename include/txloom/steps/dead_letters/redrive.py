@@ -1,6 +1,7 @@
 """redrive: land the messages of dead letters once more, so that the buffer decides on them again."""
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,15 +14,17 @@ import pyarrow.compute as pc
 from txloom.errors import ConfigurationError
 from txloom.events import formats
 from txloom.events.formats import SourceDecoder
-from txloom.quality.dead_letters import Selection
+from txloom.quality.dead_letters import RedriveEffect, Selection
 from txloom.steps.dead_letters.list_dead_letters import refuse_no_choice
 from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.land_events import finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.dead_letters import deliveries, open_letters
 from txloom.storage.dead_letters.listing import among
+from txloom.storage.delta.read_session import reading
 from txloom.storage.landing import landing_plan, landing_tables
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.snapshots import dated_transactions
 from txloom.storage.sources.splits import LandingPlan
 from txloom.transactions import reused_ids
@@ -50,19 +53,8 @@ def redrive(step: Step, selection: Selection) -> Counts:
         ConfigurationError: for an id, a cause or a position that no open dead letter has, without a choice, and while a
             landing is unfinished that another machine's Spark has to decode.
     """
-    refuse_no_choice(selection)
     pipeline, paths = step.pipeline, step.paths
-    conditions = [among(Selection(messages=[each])) for each in selection.messages]
-    flags = [f"coalesce({condition}, false) as is_at_{number}" for number, condition in enumerate(conditions)]
-    columns = ", ".join(['transaction_id, kind, cause, landing, "row"', IS_OF, open_letters.MESSAGE, *flags])
-    dead_letters = open_letters.open_dead_letters(paths, columns, version=selection.version)
-    ids, chosen, poison = _chosen(dead_letters, selection)
-    ids = _without_superseded(paths, ids, selection.transactions)
-    if formats.is_ordered(pipeline):
-        ids, poison = _with_their_poison(paths, ids, poison)
-        events = _in_order(paths, ids, poison)
-    else:
-        events = open_letters.events_of(paths, ids, poison, chosen)
+    ids, events, _ = _messages(step, selection, open_letters.MESSAGE)
     if not events.num_rows:
         return {"transactions": 0, "events": 0}
     step = replace(step, session=_no_session)
@@ -76,6 +68,47 @@ def redrive(step: Step, selection: Selection) -> Counts:
         close(step, again)
     landings = {"landing": first, "last_landing": first + len(turns) - 1}
     return {"transactions": len(ids), "events": events.num_rows, **landings}
+
+
+def effect(step: Step, selection: Selection) -> RedriveEffect:
+    """Return what a redrive of this choice would do, by the functions that do it; nothing is written.
+
+    Raises ConfigurationError as `redrive` does.
+    """
+    paths = step.paths
+    with reading():
+        ids, events, letters = _messages(step, selection, open_letters.POSITION)
+        named = letters.filter(pc.is_in(letters.column("transaction_id"), pa.array(ids, pa.string())))
+        rows = named.filter(pc.equal(named.column("kind"), pa.scalar("row")))
+        csns = dict(zip(*(named.column(name).to_pylist() for name in ("transaction_id", "csn")), strict=True))
+        cut = newest_cut(paths, "valid_through") or {}
+        return RedriveEffect(
+            transactions=len(ids),
+            events=events.num_rows,
+            tables=tuple(sorted(Counter(name or "?" for name in rows.column("table").to_pylist()).items())),
+            csns=tuple(sorted(csn for csn in csns.values() if csn is not None)),
+            complete=len({*ids} & {*open_letters.complete_now(paths)}),
+            valid_through=cut.get("valid_through"),
+        )
+
+
+def _messages(step: Step, selection: Selection, message: str) -> tuple[list[str], pa.Table, pa.Table]:
+    """Return the ids of chosen transactions, the messages to land again, and the open dead letters.
+
+    message: the columns of messages, as SQL.
+    """
+    refuse_no_choice(selection)
+    paths = step.paths
+    conditions = [among(Selection(messages=[each])) for each in selection.messages]
+    flags = [f"coalesce({condition}, false) as is_at_{number}" for number, condition in enumerate(conditions)]
+    columns = ", ".join(['transaction_id, kind, cause, landing, "row", "table", csn', IS_OF, message, *flags])
+    dead_letters = open_letters.open_dead_letters(paths, columns, version=selection.version)
+    ids, chosen, poison = _chosen(dead_letters, selection)
+    ids = _without_superseded(paths, ids, selection.transactions)
+    if formats.is_ordered(step.pipeline):
+        ids, poison = _with_their_poison(paths, ids, poison)
+        return ids, _in_order(paths, ids, poison, message), dead_letters
+    return ids, open_letters.events_of(paths, ids, poison, chosen, message), dead_letters
 
 
 def _in_turns(events: pa.Table) -> list[pa.Table]:
@@ -102,10 +135,10 @@ def _with_their_poison(paths: TablePaths, ids: Sequence[str], poison: pa.Table) 
     return sorted({*ids} | gone), poison.filter(pc.invert(cast("pa.BooleanArray", is_apart)))
 
 
-def _in_order(paths: TablePaths, ids: Sequence[str], poison: pa.Table) -> pa.Table:
+def _in_order(paths: TablePaths, ids: Sequence[str], poison: pa.Table, message: str) -> pa.Table:
     """Return the messages to land of an ordered source: those of no transaction first, so that they join none."""
-    parts = [poison, deliveries.of_transactions(paths, ids)]
-    columns = [name.strip('" ') for name in open_letters.MESSAGE.split(",")]
+    parts = [poison, deliveries.of_transactions(paths, ids, message)]
+    columns = [name.strip('" ') for name in message.split(",")]
     chosen = [part.select(columns) for part in parts if part.num_rows]
     return pa.concat_tables(chosen) if chosen else pa.table({})
 

@@ -21,6 +21,7 @@ from txloom.storage.publishing.watermark import Watermark, merged
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import file_positions
 from txloom.storage.targets import shadow_tables
+from txloom.storage.views.pipeline.overview import remember
 
 
 def publish(step: Step) -> Counts:
@@ -58,6 +59,7 @@ def publish(step: Step) -> Counts:
     append_cut(paths, cut)
     entry = Entry(run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through)
     write_ledger(paths.warehouse, paths.pipeline, entry)
+    remember(pipeline, paths.warehouse)
     return {
         "published": 1,
         "cut_id": cut["cut_id"],

@@ -35,15 +35,15 @@ select *, first_value(delivery) over (partition by tx order by is_whole desc, de
 """
 
 
-def of_transactions(paths: TablePaths, transactions: Sequence[str]) -> pa.Table:
+def of_transactions(paths: TablePaths, transactions: Sequence[str], message: str = MESSAGE) -> pa.Table:
     """Return the messages of one delivery of each transaction: the newest with a readable COMMIT, else the newest.
 
-    A line that was cut off when it was first read is taken as it was last read. The columns are those of MESSAGE.
+    A line that was cut off when it was first read is taken as it was last read. message: columns, as SQL.
     """
     if not transactions:
         return pa.table({})
-    messages = _OF_TRANSACTIONS.format(message=MESSAGE, ids=text_list(transactions))
+    messages = _OF_TRANSACTIONS.format(message=message, ids=text_list(transactions))
     chosen = _CHOSEN.format(judged=_JUDGED.format(numbered=_NUMBERED.format(messages=messages)))
     there = "delivery = best and again = 1 and not (is_whole = 1 and kind = 'poison' and pos is null)"
     order = 'first_landing, first_row, landing, "row"'
-    return arrow_tables.select(paths.change_events, f"select {MESSAGE} from ({chosen}) where {there} order by {order}")
+    return arrow_tables.select(paths.change_events, f"select {message} from ({chosen}) where {there} order by {order}")

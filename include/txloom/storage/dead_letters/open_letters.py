@@ -20,7 +20,8 @@ from txloom.transactions import metadata, reused_ids
 from txloom.transactions.causes import COMPLETE
 from txloom.transactions.hashes import hash64
 
-MESSAGE = 'topic, partition, "offset", file, line, value, headers'
+POSITION = 'topic, partition, "offset", file, line'
+MESSAGE = f"{POSITION}, value, headers"
 """The columns that are kept of a message: its position, and the message as it came."""
 REDRIVE = f"{names.SYSTEM_PREFIX}redrive"
 """The topic under which the landings of redrives are planned."""
@@ -266,13 +267,15 @@ def _is_unsure(row: Mapping[str, Any]) -> bool:
     return row["csn"] is None or GTID.match(row["transaction_id"]) is not None
 
 
-def events_of(paths: TablePaths, transactions: Sequence[str], poison: pa.Table, dead_letters: pa.Table) -> pa.Table:
-    """Return all events that were ever landed of some transactions, and some poison: the columns of MESSAGE.
+def events_of(
+    paths: TablePaths, transactions: Sequence[str], poison: pa.Table, dead_letters: pa.Table, message: str = MESSAGE
+) -> pa.Table:
+    """Return all events that were ever landed of some transactions, and some poison; message: columns, as SQL.
 
     Each distinct event comes once, and of a transaction's metadata only the message that counts. dead_letters: open
     dead letters (landing and row), which separate the requested transactions from others that had the same ids.
     """
-    columns = f'{MESSAGE}, landing, "row", {", ".join(reused_ids.COLUMNS)}, "table", payload, digest'
+    columns = f'{message}, landing, "row", {", ".join(reused_ids.COLUMNS)}, "table", payload, digest'
     ids = text_list(transactions)
     ranked = (
         "row_number() over (partition by transaction_id, kind, case when kind = 'row' then source_table end, identity,"
@@ -288,7 +291,7 @@ def events_of(paths: TablePaths, transactions: Sequence[str], poison: pa.Table, 
     if transactions:
         events = arrow_tables.select(paths.change_events, f'{sql} order by landing, "row"')
         events = _with_counting_metadata(paths, _that_are_meant(paths, events, ids, dead_letters), ids)
-    message_columns = [name.strip('" ') for name in MESSAGE.split(",")]
+    message_columns = [name.strip('" ') for name in message.split(",")]
     parts = [part.select(message_columns) for part in (events, poison) if part.num_rows]
     return pa.concat_tables(parts) if parts else pa.table({})
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,6 +44,10 @@ class Known:
     """A cache key that no other version of any table has; None where the version may not be the newest."""
 
 
+State = tuple[int, ...]
+"""Version, and size and time (ns) of the log entry of a table's newest version; empty where there is no table."""
+
+
 @dataclass
 class ReadSession:
     """What a session has opened."""
@@ -51,6 +56,10 @@ class ReadSession:
     """By path; None where there is no table."""
     names: dict[int, Hashable] = field(default_factory=dict)
     """The cache key of each table, by the id of its Python object."""
+    read: set[str] = field(default_factory=set)
+    """The paths that were asked for, since somebody began to note them."""
+    states: "dict[str, State | None]" = field(default_factory=dict)
+    """The states of tables that were looked at without opening them; None: another one, or not certain."""
 
 
 _SESSION: ContextVar[ReadSession | None] = ContextVar("txloom_read_session", default=None)
@@ -90,6 +99,7 @@ def _in_session(path: str) -> Known | None:
     session = _SESSION.get()
     if session is None:
         return _newest(path)
+    session.read.add(path)
     if path not in session.tables:
         known = session.tables[path] = _newest(path)
         if known is not None and known.name is not None:
@@ -106,6 +116,71 @@ def exists(path: str) -> bool:
     except TableNotFoundError:
         return False
     return True
+
+
+def unchanged_since(path: str, moment: datetime) -> bool:
+    """Return whether no commit came to a table since a moment, by the clock of its store; also where there is no table.
+
+    False where the log does not say when the newest commit came.
+    """
+    session = _SESSION.get()
+    state = session.states.get(path) if session is not None else None
+    if state is None:
+        try:
+            version = int(opened(path).version())
+        except TableNotFoundError:
+            return True
+        (entry,) = log_entries(path, version)
+        return entry.mtime is not None and entry.mtime < moment
+    return not state or state[2] < moment.timestamp() * 1e9
+
+
+def states_read(read: Callable[[], T]) -> tuple[T, dict[str, State] | None]:
+    """Return what a function reads in the session, and the states of the tables that it read; None: one is not certain.
+
+    Raises LookupError outside of a session.
+    """
+    session = _SESSION.get()
+    if session is None:
+        raise LookupError("states are known within a read session")
+    before, session.read = session.read, set()
+    try:
+        result = read()
+    finally:
+        paths, session.read = session.read, before | session.read
+    states: dict[str, State] = {}
+    for path in paths:
+        known = session.tables[path]
+        state = () if known is None else _state(known)
+        if state is None:
+            return result, None
+        states[path] = state
+    return result, states
+
+
+def _state(known: Known) -> State | None:
+    name = known.name
+    return (known.version, *name[2:]) if isinstance(name, tuple) else None
+
+
+def is_still(path: str, state: State) -> bool:
+    """Return whether a table is in a state that it had; it is looked at once in a session, and not opened."""
+    session = _SESSION.get()
+    if session is None:
+        return False
+    if path not in session.states:
+        session.states[path] = _seen(session, path, state)
+    return session.states[path] == state
+
+
+def _seen(session: ReadSession, path: str, state: State) -> State | None:
+    if path in session.tables:
+        known = session.tables[path]
+        return () if known is None else _state(known)
+    if not state:
+        return None if is_table(path) else ()
+    name = _name(path, state[0])
+    return (state[0], *name[2:]) if isinstance(name, tuple) else None
 
 
 def answer(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:

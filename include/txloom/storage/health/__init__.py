@@ -1,1 +1,1 @@
-"""The facts on a pipeline's health, and its recorded incidents."""
+"""The facts on a pipeline's health, what is remembered of them, and its recorded incidents."""

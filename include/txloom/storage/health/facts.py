@@ -8,6 +8,7 @@ from typing import Any
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality.dead_letters import plain
+from txloom.quality.incident_lifecycle import IncidentLifecycle
 from txloom.quality.incidents import SAMPLE, Facts, PendingStep, Rows
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings, results
@@ -18,6 +19,7 @@ from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.recent_files import newest_since
 from txloom.storage.delta.sql import instant_literal, int_list
 from txloom.storage.health import incidents
+from txloom.storage.health.remembered import remembered
 from txloom.storage.landing import landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
@@ -31,30 +33,92 @@ BALANCE, BALANCED = "step = 'balance'", ("at", "balanced", "detail")
 
 
 def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
-    """Return the facts as of now."""
+    """Return the facts as of now; what is remembered of tables that did not change is not read again."""
     alerts = pipeline.alerts
-    cut = newest_cut(paths) or {}
-    ledger = _ledger(paths, cut.get("valid_through"))
-    waiting, newest = _waiting(paths, None)
+    cut = cut_of(paths) or {}
+    ledger, pending = remembered("progress", tuple[dict[str, Any], PendingStep | None], lambda: _progress(paths))
+    waiting, newest = _all_waiting(paths)
+    tables = pipeline.current_tables
     return Facts(
         now=now,
         valid_through=cut.get("valid_through"),
         valid_at=cut.get("committed_at") or cut.get("published_at"),
         landed_at=ledger.get("landed_at"),
-        judged_at=max(
-            (at for at in (ledger.get("checked"), incidents.judged_at(paths)) if at is not None), default=None
-        ),
-        pending_steps=next(_pending_steps(paths, ledger), None),
+        judged_at=max((at for at in (ledger.get("checked"), judged_at(paths)) if at is not None), default=None),
+        pending_steps=pending,
         lease=_lease(paths),
         waiting=waiting,
         stuck=_stuck(paths, now, alerts.stuck_after if alerts is not None else None, waiting, newest),
-        dead_letters=_dead_letters(paths, pipeline.source.format),
+        dead_letters=dead_letters_of(pipeline, paths),
         expectations=failing_expectations(pipeline, paths),
-        findings=findings.open_findings(paths),
+        findings=open_findings(paths),
         unbalanced=_unbalanced(ledger),
-        gone=gone(paths, pipeline.current_tables),
+        gone=remembered(f"gone of {','.join(tables)}", list[str], lambda: gone(paths, tables)),
         stepped_at=ledger.get("stepped"),
     )
+
+
+def cut_of(paths: TablePaths) -> dict[str, Any] | None:
+    """Return the newest cut."""
+    cut: dict[str, Any] | None = remembered("cut", dict[str, Any] | None, lambda: newest_cut(paths))
+    return cut
+
+
+def holder_of(paths: TablePaths) -> lease.Lease | None:
+    """Return the holder of the lease, or the last one."""
+    holder: lease.Lease | None = remembered("lease", lease.Lease | None, lambda: lease.newest(paths))
+    return holder
+
+
+def _all_waiting(paths: TablePaths) -> tuple[Rows, datetime | None]:
+    kind = tuple[Rows, datetime | None]
+    waiting: tuple[Rows, datetime | None] = remembered("waiting", kind, lambda: _waiting(paths, None))
+    return waiting
+
+
+def newest_waiting(paths: TablePaths) -> datetime | None:
+    """Return when the newest of the waiting transactions came; None where none waits."""
+    return _all_waiting(paths)[1]
+
+
+def dead_letters_of(pipeline: Pipeline, paths: TablePaths) -> Rows:
+    """Return the open dead letters."""
+    source = pipeline.source.format
+    rows: Rows = remembered(f"dead letters of {source}", Rows, lambda: _dead_letters(paths, source))
+    return rows
+
+
+def judged_at(paths: TablePaths) -> datetime | None:
+    """Return when a cycle last found its source in order."""
+    at: datetime | None = remembered("judged", datetime | None, lambda: incidents.judged_at(paths))
+    return at
+
+
+def open_findings(paths: TablePaths) -> list[dict[str, Any]]:
+    """Return the open findings."""
+    rows: list[dict[str, Any]] = remembered("findings", list[dict[str, Any]], lambda: findings.open_findings(paths))
+    return rows
+
+
+def newest_results(paths: TablePaths) -> dict[str, dict[str, Any]]:
+    """Return the newest result of each expectation."""
+    kind = dict[str, dict[str, Any]]
+    rows: dict[str, dict[str, Any]] = remembered("expectations", kind, lambda: results.newest(paths))
+    return rows
+
+
+def lifecycles_of(paths: TablePaths) -> list[IncidentLifecycle]:
+    """Return the recorded incidents."""
+    known: list[IncidentLifecycle] = remembered(
+        "incidents", list[IncidentLifecycle], lambda: incidents.lifecycles(paths)
+    )
+    return known
+
+
+def _progress(paths: TablePaths) -> tuple[dict[str, Any], PendingStep | None]:
+    """Return what the ledger shows, and the first step that has work to do."""
+    ledger = _ledger(paths, (newest_cut(paths) or {}).get("valid_through"))
+    return ledger, next(_pending_steps(paths, ledger), None)
 
 
 def _one(paths: TablePaths, table: str, sql: str) -> dict[str, Any]:
@@ -129,7 +193,7 @@ def _late(paths: TablePaths, table: str, moment: str, where: str, what: str) -> 
 
 
 def _lease(paths: TablePaths) -> PendingStep | None:
-    holder = lease.newest(paths)
+    holder = holder_of(paths)
     if holder is None or holder.released_at is not None:
         return None
     what = f"Run {plain(holder.run_id)} ({holder.step}, process {holder.pid} on {holder.host}) held the lease"
@@ -177,7 +241,7 @@ def _dead_letters(paths: TablePaths, source_format: str) -> Rows:
 def failing_expectations(pipeline: Pipeline, paths: TablePaths) -> list[dict[str, Any]]:
     """Return the newest result of each declared expectation that failed when it was last checked."""
     declared = {each.id for each in pipeline.expectations}
-    newest = sorted(results.newest(paths).items())
+    newest = sorted(newest_results(paths).items())
     failed = [row for name, row in newest if name in declared and not row["success"]]
     return [row | {"first": _sample(row["sample"])} for row in failed]
 

@@ -5,11 +5,12 @@ addition, open dead letters that are no incident make a pipeline amber, and fail
 red.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from txloom.config import names
@@ -19,13 +20,13 @@ from txloom.config.stand_in import stand_in
 from txloom.quality import incidents as rules
 from txloom.quality.incidents import Facts, Incident
 from txloom.storage.checks import findings
-from txloom.storage.health import incidents
-from txloom.storage.health.facts import facts
+from txloom.storage.health.facts import cut_of, facts, holder_of, lifecycles_of
+from txloom.storage.health.remembered import keep, remembered, remembering
 from txloom.storage.landing import connector_snapshots
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.runs import lease
 from txloom.storage.views.paging import open_tables
+from txloom.storage.views.pipeline.changes import Changes, brief
 
 RED, AMBER, GREEN, GREY = "red", "amber", "green", "grey"
 COLORS = (RED, AMBER, GREEN, GREY)
@@ -39,6 +40,8 @@ WAITS = (
     "Nothing, while the connector's snapshot runs: readers see all of it at once, when it is over. Where it is over at "
     "the source, ask the connector: its last row, or a transaction behind it, has not come."
 )
+LOG = logging.getLogger(__name__)
+RECENT = timedelta(days=30)
 AT_ONCE = 4
 """Pipelines that are read in parallel."""
 
@@ -93,11 +96,12 @@ class Health:
 
 @dataclass(frozen=True)
 class Overview:
-    """All pipelines, worst first; counts: pipelines by color."""
+    """All pipelines, worst first; counts: pipelines by color; changes: what changed since a moment, by pipeline."""
 
     rows: list[Health]
     counts: dict[str, int]
     as_of: datetime
+    changes: dict[str, Changes] = field(default_factory=dict)
 
 
 def overview(
@@ -106,14 +110,41 @@ def overview(
     *,
     refused: Mapping[str, str] | None = None,
     now: datetime | None = None,
+    since: datetime | None = None,
 ) -> Overview:
-    """Return the health of pipelines; refused: why declarations could not be read, by name."""
+    """Return the health of pipelines; refused: why declarations could not be read, by name; since: also changes."""
     at = now or datetime.now(UTC)
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        rows = list(threads.map(lambda each: health(each, warehouse, now=at), pipelines))
+        read = list(threads.map(lambda each: _row(each, warehouse, at, since), pipelines))
+    rows = [row for row, _ in read]
+    changed = {row.pipeline: changes for row, changes in read if changes is not None}
     rows += [refused_health(name, why, warehouse, now=at) for name, why in (refused or {}).items()]
     rows.sort(key=lambda row: (COLORS.index(row.color), row.pipeline))
-    return Overview(rows, {color: sum(row.color == color for row in rows) for color in COLORS}, at)
+    return Overview(rows, {color: sum(row.color == color for row in rows) for color in COLORS}, at, changed)
+
+
+def _row(pipeline: Pipeline, warehouse: str, now: datetime, since: datetime | None) -> tuple[Health, Changes | None]:
+    """Return the health of a pipeline, and what changed since a moment where its tables can be read."""
+    with remembering(TablePaths(warehouse, pipeline.name)):
+        row = health(pipeline, warehouse, now=now)
+        if since is None or any(each.kind == UNREADABLE for each in row.reasons):
+            return row, None
+        return row, brief(pipeline, warehouse, since=since, now=now)
+
+
+def remember(pipeline: Pipeline, warehouse: str) -> None:
+    """Write down what the overview reads, so that it opens no table that does not change later.
+
+    Where that cannot be written, the overview reads the tables.
+    """
+    paths, now = TablePaths(warehouse, pipeline.name), datetime.now(UTC)
+    try:
+        with remembering(paths) as memory:
+            _health(pipeline, warehouse, now)
+            brief(pipeline, warehouse, since=now - RECENT, now=now)
+            keep(paths, memory)
+    except Exception as error:  # noqa: BLE001 (no run fails because of what only makes a page quick)
+        LOG.warning(f"{paths.table(names.OVERVIEW)} was not written: {trouble(error)}")
 
 
 def health(pipeline: Pipeline, warehouse: str, *, now: datetime | None = None) -> Health:
@@ -163,7 +194,7 @@ def _declared(pipeline: Pipeline) -> dict[str, Any]:
 def _health(pipeline: Pipeline, warehouse: str, now: datetime) -> Health:
     paths = TablePaths(warehouse, pipeline.name)
     facts_of = facts(pipeline, paths, now)
-    cut = newest_cut(paths) or {}
+    cut = cut_of(paths) or {}
     reasons = _reasons(pipeline, paths, facts_of)
     color = next((color for severity, color in SEVERITIES.items() if any(r.severity == severity for r in reasons)), "")
     return Health(
@@ -189,7 +220,7 @@ def _health(pipeline: Pipeline, warehouse: str, now: datetime) -> Health:
 
 
 def _held(paths: TablePaths, now: datetime) -> dict[str, Any] | None:
-    holder = lease.newest(paths)
+    holder = holder_of(paths)
     if holder is None or holder.released_at is not None:
         return None
     return {**vars(holder), "silent_since": lease.silent_since(paths, holder, now)}
@@ -202,7 +233,7 @@ def _has_run(facts: Facts, cut: Mapping[str, Any]) -> bool:
 def _reasons(pipeline: Pipeline, paths: TablePaths, facts: Facts) -> list[Reason]:
     """Return the problems, errors first: those of alerts, failed tasks, and dead letters that are no incident."""
     reasons = rules.incidents(facts, pipeline.alerts or Alerts(), pipeline.name)
-    known = [each for each in incidents.lifecycles(paths) if each.closed_at is None]
+    known = [each for each in lifecycles_of(paths) if each.closed_at is None]
     reasons += [each.incident for each in known if each.incident.kind == rules.TASK]
     if facts.dead_letters.total and not any(each.kind == rules.DEAD for each in reasons):
         rows, dag = facts.dead_letters, names.dead_letters_dag_id(pipeline.name)
@@ -217,7 +248,8 @@ def _reasons(pipeline: Pipeline, paths: TablePaths, facts: Facts) -> list[Reason
 
 def _snapshot(pipeline: Pipeline, paths: TablePaths) -> Iterator[Incident]:
     """Yield the reason why valid-through stands still while a connector's snapshot is landed."""
-    progress = connector_snapshots.progress(paths)
+    kind = connector_snapshots.SnapshotProgress
+    progress = remembered("snapshots", kind, lambda: connector_snapshots.progress(paths))
     if progress.snapshots.bound is None:
         return
     rows = progress.snapshots.rows
