@@ -76,7 +76,7 @@ class SparkJob(SparkSubmitOperator):
         if self.outlets and counts.get("published") == 0:
             raise AirflowSkipException("nothing new to publish: the newest cut says all of it")
         for outlet in self.outlets:
-            context["outlet_events"][outlet].extra = counts
+            context["outlet_events"][outlet].extra = {**counts, "lake": warehouse()}
         return counts
 
 
@@ -179,5 +179,9 @@ def in_turn(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def cuts_asset(pipeline: Pipeline) -> Asset:
-    """Return the asset that `publish` updates: downstream DAGs start on it and read the cut it names."""
+    """Return the asset that `publish` updates: downstream DAGs start on it and read the cut it names.
+
+    The extra of its event is what publish returned (the cut's number, its watermark, its tables' versions), with the
+    pipeline, the run, and the warehouse as `lake`.
+    """
     return Asset(name=f"{pipeline.name}_cuts", uri=names.asset_uri(pipeline.name))
