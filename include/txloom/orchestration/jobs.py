@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from txloom.config.project import PROJECT, class_path
 from txloom.errors import LeaseTaken, message_of
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
-from txloom.orchestration.gauges import measured
+from txloom.orchestration.gauges import measured, timed
 from txloom.orchestration.notices import notices
 from txloom.orchestration.pipelines import warehouse
 
@@ -61,6 +62,7 @@ class SparkJob(SparkSubmitOperator):
         self._hook._env = {**(self._hook._env or {}), **connections.environment(self.pipeline)}
         file = ResultFile.of(warehouse(), self.pipeline, run_id, task)
         file.forget()
+        begun = time.monotonic()
         try:
             super().execute(context)
         except AirflowException as error:
@@ -73,6 +75,7 @@ class SparkJob(SparkSubmitOperator):
             raise AirflowException(f"txloom {task} ended well and left no result in {warehouse()}: {_ELSEWHERE}")
         counts = {"pipeline": self.pipeline, "run_id": run_id, **result.counts}
         measured(self.pipeline, task.split(".", maxsplit=1)[0], counts)
+        timed(self.pipeline, task, time.monotonic() - begun)
         if self.outlets and counts.get("published") == 0:
             raise AirflowSkipException("nothing new to publish: the newest cut says all of it")
         for outlet in self.outlets:
