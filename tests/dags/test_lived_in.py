@@ -136,6 +136,7 @@ def test_a_cut_starts_its_consumer_once_with_the_versions_to_read(shop: Shop, ai
         "run_id": airflow.runs("shop_cdc")[-1]["dag_run_id"],
         "published": 1,
         "cut_id": 1,
+        "csn_after": 0,
         "valid_through": 1002,
         "gaps": 0,
         "amends": 0,

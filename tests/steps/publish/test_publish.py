@@ -65,13 +65,15 @@ def test_publish_says_what_a_reader_of_its_event_needs(tmp_path: Path) -> None:
     assert cycle(lake, 5) == {
         "published": 1,
         "cut_id": 1,
+        "csn_after": 0,
         "valid_through": 5,
         "committed_at": (BEGAN + timedelta(days=5)).isoformat(),
         "gaps": 0,
         "amends": 0,
         "versions": {"readings": 1},
     }
-    assert cycle(lake, 6)["amends"] == 0
+    second = cycle(lake, 6)
+    assert (second["csn_after"], second["valid_through"], second["amends"]) == (5, 6, 0)
     late = cycle(lake, 4)
     assert (late["cut_id"], late["valid_through"], late["amends"]) == (3, 6, 2)
 
