@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 from txloom.config.models import fields
-from txloom.config.models.alerts import Alerts, EmailChannel, LogChannel, SlackChannel, WebhookChannel
+from txloom.config.models.alerts import Alerts, AppriseChannel, EmailChannel, LogChannel, SlackChannel, WebhookChannel
 from txloom.config.models.audit import Audit
 from txloom.config.models.base import Model
 from txloom.config.models.column_types import SPARK_TYPES, ColumnType
@@ -79,6 +79,7 @@ TYPE_NAMES = {
     "SchemaName": "name of a schema",
     "Memory": "memory: a number with `m` or `g`",
     "Url": "URL",
+    "AppriseUrl": "URL of Apprise",
     "Whole": "whole number",
     "Count": "whole number above 0",
     "Wait": "duration, 0s to 1d",
@@ -194,7 +195,7 @@ SECTIONS = (
     Section("targets.mirrors[]", Mirror),
     *kinds("expectations[]", get_args(get_args(Expectation)[0])),
     Section("alerts", Alerts),
-    *kinds("alerts.notify[]", (LogChannel, WebhookChannel, SlackChannel, EmailChannel)),
+    *kinds("alerts.notify[]", (LogChannel, WebhookChannel, SlackChannel, EmailChannel, AppriseChannel)),
     Section("maintenance", Maintenance),
     Section("maintenance.change_events", ChangeEvents),
     Section("maintenance.history", History),

@@ -76,6 +76,15 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[s
     return by_id
 
 
+WITHOUT = "import sys\nsys.modules.update(dict.fromkeys(('openlineage', 'apprise', 'statsd')))"
+
+
+def test_the_dags_need_no_library_of_another_system(
+    dags: dict[str, dict[str, dict[str, object]]], tmp_path: Path
+) -> None:
+    assert run_program(tmp_path, f"{WITHOUT}\n{LIST}") == dags
+
+
 WHAT = ("alerts", "backfill", "cdc", "cut_consumer", "dead_letters", "load", "maintenance")
 
 

@@ -1,4 +1,4 @@
-"""The flags of `txloom status`, `explain`, `audit`, `plan` and `init`; nothing heavy is imported for them."""
+"""The flags of `txloom status`, `explain`, `audit`, `plan`, `dbt` and `init`; nothing heavy is imported for them."""
 
 import argparse
 from pathlib import Path
@@ -48,12 +48,24 @@ def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     dry.add_argument("--keep", type=Path, metavar="DIR", help="keep the sample and its tables there")
     dry.add_argument("--rows", type=int, default=10, metavar="N", help="rows of a list (default: 10)")
     dry.add_argument("--json", action="store_true", help="print JSON, for machines")
+    _dbt_flags(commands)
     for command in (status, explain):
         rows = "rows of a list (default: 10)" if command is status else "rows of a page (default: 50)"
         command.add_argument("--rows", type=int, default=10 if command is status else 50, metavar="N", help=rows)
     for command in (status, explain, audit, plan):
         command.add_argument("--warehouse", metavar="URI", help="where the tables lie (default: TXLOOM_WAREHOUSE)")
         command.add_argument("--json", action="store_true", help="print JSON, for machines")
+
+
+def _dbt_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    summary = "write the tables of a pipeline as sources of dbt, with freshness"
+    dbt = commands.add_parser("dbt", help=summary, description=f"{summary.capitalize()}.", epilog=PLAN_CODES)
+    dbt.add_argument("pipeline", metavar="PIPELINE", help="name or file")
+    dbt.add_argument("--engine", choices=("spark", "duckdb"), help="what dbt runs on (default: spark)")
+    dbt.add_argument("--schema", metavar="NAME", help="where Spark finds the tables (default: targets.catalog)")
+    dbt.add_argument("--out", type=Path, metavar="FILE", help="such as models/sources.yml (default: standard output)")
+    dbt.add_argument("--force", action="store_true", help="replace the file")
+    dbt.add_argument("--warehouse", metavar="URI", help="where the tables lie (default: TXLOOM_WAREHOUSE)")
 
 
 def _init_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

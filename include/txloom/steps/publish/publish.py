@@ -31,7 +31,10 @@ def publish(step: Step) -> Counts:
     them (docs/architecture.md, promise 4). No Spark is needed. A repeated call publishes nothing more.
 
     Returns:
-        published: 1 or 0. cut_id and valid_through, where there is a cut; gaps and versions of a new one.
+        published: 1 or 0. cut_id and valid_through, where there is a cut. Of a new one also csn_after, the
+        valid-through of the cut before (0: there is none); committed_at, when the source committed valid-through (ISO
+        8601, UTC; left out where the source gives its commits no time); how many gaps it has, how many earlier cuts it
+        amends, and versions.
 
     Raises:
         ExpectationFailed: if an expectation with severity `block` fails on these versions, whichever run wrote them.
@@ -60,11 +63,15 @@ def publish(step: Step) -> Counts:
     entry = Entry(run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through)
     write_ledger(paths.warehouse, paths.pipeline, entry)
     remember(pipeline, paths.warehouse)
+    at = cut["committed_at"]
     return {
         "published": 1,
         "cut_id": cut["cut_id"],
+        "csn_after": newest["valid_through"] if newest else 0,
         "valid_through": reached.valid_through,
+        **({} if at is None else {"committed_at": at.isoformat()}),
         "gaps": len(cut["gaps"]),
+        "amends": len({each["cut_id"] for each in cut["amends"]}),
         "versions": cut["versions"],
     }
 
