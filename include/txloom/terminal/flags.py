@@ -12,7 +12,7 @@ DRY_CODES = """exit codes: 0 all would be fine; 6 there would be dead letters, f
 2 refused; 12 the source cannot be reached"""
 INIT_CODES = """exit codes: 0 written; 2 refused, or it needs you before it can run; 12 the database does not answer"""
 AUDIT_CODES = """exit codes: 0 every row is equal; 6 some rows differ, or could not be decided; 2 refused: no database \
-is declared, or it lacks a table; 12 the database does not answer"""
+is declared, or it lacks a table, or a file cannot be read; 12 the database does not answer"""
 
 
 def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -36,6 +36,9 @@ def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     audit.add_argument("--table", action="append", default=[], help="a declared table, or several with commas")
     wait = "seconds to wait until the lake shows the database's snapshot (default: as declared)"
     audit.add_argument("--wait", type=float, metavar="N", help=wait)
+    folder = "compare with the files of a snapshot folder instead of the declared database"
+    audit.add_argument("--snapshot", metavar="FOLDER", help=folder)
+    audit.add_argument("--csn", type=int, metavar="N", help="as of which its rows are (default: its date's)")
     _init_flags(commands)
     summary = "what a declaration will make, before anything is written"
     plan = commands.add_parser("plan", help=summary, description=f"Show {summary}.", epilog=PLAN_CODES)

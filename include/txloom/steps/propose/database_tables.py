@@ -6,7 +6,7 @@ from txloom.config.problems import nearest
 from txloom.errors import ConfigurationError
 from txloom.steps.propose.database_types import proposed
 from txloom.steps.propose.proposal import Column, ForeignKey, Table, fit
-from txloom.storage.sources.postgresql_catalog import Catalog, CatalogTable, Reference
+from txloom.storage.databases.postgresql_catalog import Catalog, CatalogTable, Reference
 
 
 def chosen(catalog: Catalog, names: Sequence[str]) -> list[CatalogTable]:

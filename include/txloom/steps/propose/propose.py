@@ -10,7 +10,7 @@ from txloom.errors import ConfigurationError
 from txloom.steps.propose import database_tables, extract_tables, stream_tables
 from txloom.steps.propose.proposal import Proposal, Table, text
 from txloom.steps.propose.samples import Sample, sample
-from txloom.storage.sources.postgresql_catalog import Catalog, CatalogTable, read_catalog
+from txloom.storage.databases.postgresql_catalog import Catalog, CatalogTable, read_catalog
 
 FORMATS = ("debezium", "wal2json", "goldengate", "snapshots")
 TABLES_OF = {
