@@ -62,7 +62,11 @@ def _init_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     init = commands.add_parser("init", help=summary, description=f"{summary.capitalize()}.", epilog=INIT_CODES)
     add = init.add_argument
     add("name", metavar="NAME", help="of the pipeline")
-    add("--database", metavar="URI", help="of PostgreSQL: its catalog says tables, types and keys for certain")
+    add(
+        "--database",
+        metavar="URI",
+        help="of PostgreSQL, MySQL or MariaDB: its catalog says tables, types and keys",
+    )
     add("--schema", metavar="NAME,...", help="schemas of the database (default: all)")
     add("--tables", metavar="NAME,...", help="tables (default: all)")
     add("--format", metavar="FORMAT", help="debezium, wal2json, goldengate or snapshots (default: that of the sample)")
