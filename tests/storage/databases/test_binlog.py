@@ -59,6 +59,26 @@ def test_nothing_behind_the_position_counts() -> None:
     assert not has_changes(binlog_of(TWO), FILES + 130, FILES + 200, {"shop.other"})
 
 
+@pytest.mark.parametrize("kind", ["Rotate", "Stop", "Binlog_checkpoint", "Start_encryption", "Heartbeat"])
+def test_what_lies_between_transactions_hides_none(kind: str) -> None:
+    """The position behind the last transaction is where the log goes on, with whatever it is."""
+    events = [*HEAD, (100, kind, ""), *of_mysql(120, "shop.orders")]
+    assert has_changes(binlog_of(events), FILES + 100, FILES + 200, ORDERS)
+    files = [*HEAD, (100, kind, "")], [*HEAD, *of_mysql(100, "shop.orders")]
+    assert has_changes(binlog_of(*files), FILES + 100, 2 * FILES + 200, ORDERS)
+
+
+def test_nothing_lies_between_a_position_and_itself() -> None:
+    assert not has_changes(binlog_of(TWO), FILES + 300, FILES + 300, ORDERS)
+    assert not has_changes(binlog_of([]), FILES + 130, FILES + 130, ORDERS)
+
+
+def test_a_savepoint_ends_no_transaction() -> None:
+    begun, rest = of_mysql(100, "shop.orders")[:-1], of_mysql(200, "shop.orders")[2:]
+    events = [*HEAD, *begun, (150, "Query", "SAVEPOINT `a`"), *rest, *of_mysql(300, "shop.other")]
+    assert not has_changes(binlog_of(events), FILES + 110, FILES + 400, ORDERS)
+
+
 def test_the_next_file_is_read_too() -> None:
     for table, changed in (("shop.orders", True), ("shop.other", False)):
         ask = binlog_of(TWO, [*HEAD, *of_mysql(100, table, "Gtid")])

@@ -158,3 +158,29 @@ def test_the_database_may_rest(mariadb: Mariadb, tables: dict[str, Table]) -> No
         slow.total(slow.relation(tables["pairs"]), (), ())
         assert time.monotonic() - begun > len(WORDS) * 4 / 100 * 0.9
         assert slow.rows == len(WORDS) * 4
+
+
+def test_a_lake_shows_a_snapshot_once_nothing_of_its_tables_lies_between(
+    mariadb: Mariadb, source: Mysql, tables: dict[str, Table]
+) -> None:
+    def written() -> int:
+        """Change a counter, and return where its row lies in the binlog."""
+        mariadb.sql("update counters set n = n + 1 where id = 1", "reads")
+        file, _ = mariadb.sql("show master status")[0][:2]
+        events = mariadb.sql(f"show binlog events in '{file}'")
+        return binlog_position(file, [row[1] for row in events if row[2].startswith("Update_rows")][-1]) or 0
+
+    counters, pairs = [tables["counters"]], [tables["pairs"]]
+    before, csn = written(), written()
+    for _ in range(2):
+        moment = source.begin()
+        assert (source.shows(moment, csn, counters), source.shows(moment, before, counters)) == (True, False)
+        assert source.shows(moment, before, pairs) and source.shows(moment, moment.at_most, counters)
+    mariadb.sql("create or replace table other (id int primary key); insert into other values (1)", "reads")
+    mariadb.sql("flush binary logs; flush binary logs; insert into other values (2)", "reads")
+    assert source.shows(source.begin(), csn, counters)
+    later = written()
+    moment = source.begin()
+    assert (source.shows(moment, csn, counters), source.shows(moment, later, counters)) == (False, True)
+    mariadb.sql("truncate counters; insert into counters values (1, 0)", "reads")
+    assert not source.shows(source.begin(), later, counters)

@@ -8,9 +8,10 @@ from txloom.events.debezium.positions import binlog_position
 
 AT_ONCE = 2_000
 """Events of one query."""
-BEGINS = ("Gtid", "Anonymous_Gtid", "Format_desc", "Gtid_list", "Previous_gtids")
-"""Events before which no transaction is open."""
+WITHIN = ("Query", "Write_rows", "Update_rows", "Delete_rows")
+"""How the kinds of events begin at which the csn of a transaction can lie."""
 ENDS = ("Xid", "XA_prepare")
+COMMITS = ("COMMIT", "ROLLBACK")
 MAPPED = re.compile(r"table_id: \d+ \((.*)\)")
 TRUNCATES = re.compile(r"\btruncate\b", re.IGNORECASE)
 Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
@@ -36,10 +37,12 @@ def has_changes(ask: Ask, low: int, high: int, tables: Collection[str]) -> bool:
         high: the position behind the last transaction.
         tables: with their schemas, in lower case.
     """
+    if low >= high:
+        return False
     inside = None
     for event in _events(ask, low, high):
         if inside is None:
-            inside = event.kind not in BEGINS
+            inside = event.kind.startswith(WITHIN)
         if inside:
             inside = not _ends(event)
         elif _touches(event, tables):
@@ -48,8 +51,9 @@ def has_changes(ask: Ask, low: int, high: int, tables: Collection[str]) -> bool:
 
 
 def _ends(event: Event) -> bool:
-    """Return whether a transaction ends with an event; a statement that stands alone is a transaction."""
-    return event.kind in ENDS or (event.kind.startswith("Query") and event.info != "BEGIN")
+    """Return whether a transaction ends with an event; TRUNCATE is one by itself."""
+    ends = event.info in COMMITS or TRUNCATES.search(event.info) is not None
+    return event.kind in ENDS or (event.kind.startswith("Query") and ends)
 
 
 def _touches(event: Event, tables: Collection[str]) -> bool:

@@ -123,9 +123,10 @@ class Mysql:
         """
         if csn >= moment.at_most or not self._may_read_binlog:
             return csn >= moment.at_most
+        names = {".".join(table.source.lower().split(".")[-2:]) for table in tables}
         low = self._clear[1] if self._clear[0] <= csn < self._clear[1] else csn
         try:
-            changed = binlog.has_changes(self._ask, low, moment.at_most + 1, {t.source.lower() for t in tables})
+            changed = binlog.has_changes(self._ask, low, moment.at_most + 1, names)
         except SourceUnavailable as error:
             LOG.info(f"[audit] the binlog cannot be read, so that a quiet source is waited for: {error}")
             self._may_read_binlog = False
@@ -193,7 +194,7 @@ class Mysql:
     def _columns(self, table: Table) -> tuple[str, dict[str, _Column]]:
         """Return the quoted name of the one table that a declaration can mean, and its columns by lower-case name."""
         schema, _, name = table.source.rpartition(".")
-        schema = schema.rpartition(".")[2] or (self._connection.db or b"").decode()
+        schema = schema.rpartition(".")[2]
         rows = self._ask(COLUMNS, (name, schema, schema))
         relations = {(row[0], row[1], row[6]) for row in rows}
         if len(relations) != 1:
