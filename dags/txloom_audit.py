@@ -17,7 +17,8 @@ a snapshot that is loaded (the load DAG).
 | unsettled | rows differ that were being changed at every look | run it when the source is quieter |
 
 **When the task is red.** Exit code 2: the database lacks a table or column that is declared, or is older than
-PostgreSQL 14. Exit code 12: it does not answer, or a statement took longer than `audit.statement_timeout`.
+PostgreSQL 14; of MySQL also where a table has another engine than InnoDB. Exit code 12: it does not answer, or a
+statement took longer than `audit.statement_timeout`.
 """
 
 from airflow.sdk import DAG

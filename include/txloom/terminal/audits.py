@@ -32,7 +32,7 @@ def answer(given: argparse.Namespace, warehouse: str) -> tuple[Any, list[Rendera
         log_to_output()
     wait = None if given.wait is None else timedelta(seconds=given.wait)
     step = Step(pipeline, TablePaths(warehouse, pipeline.name), run_id, no_session)
-    counts = audit(step, Choice(listed(given.table), wait))
+    counts = audit(step, Choice(listed(given.table), wait, given.snapshot, given.csn))
     rows = [row for row in audits(pipeline, warehouse, size=1_000).rows if row["run_id"] == run_id]
     equal = counts["tables"] and not any(counts[name] for name in ("differing", "unsettled", "behind"))
     return {"counts": counts, "tables": rows}, list(_drawn(rows)), 0 if equal else DIFFERS

@@ -6,6 +6,7 @@ themselves, and so are JSON, UUIDs and times of day, which land as the source pr
 texts by itself (`txloom.current.equality.postgresql_texts`).
 """
 
+import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -35,7 +36,8 @@ def canonical(values: AnyArray, declared: ColumnType, *, padded: bool = False) -
     Args:
         values: of a column with the declared type.
         declared: the type.
-        padded: whether the source's column pads texts with blanks, which then say nothing.
+        padded: whether the source's column writes equal values in several ways: texts are padded with blanks, JSON has
+            other blanks and another order of names.
     """
     if declared.element is not None:
         return _arrays(values, declared.element)
@@ -52,6 +54,8 @@ def canonical(values: AnyArray, declared: ColumnType, *, padded: bool = False) -
     if declared.kind in ("timestamp", "timestamptz"):
         return values.cast(pa.timestamp("us", getattr(values.type, "tz", None))).cast(pa.int64()).cast(pa.string())
     texts = values.cast(pa.string())
+    if padded and declared.kind == "json":
+        return pa.array([None if each is None else json_text(each) for each in texts.to_pylist()], pa.string())
     return pc.utf8_rtrim(texts, characters=" ") if padded else texts
 
 
@@ -85,6 +89,24 @@ def readable(text: str | None, declared: ColumnType) -> str | None:
     except OverflowError:
         return text
     return text
+
+
+def json_text(text: str) -> str:
+    """Return the one text of all JSON that means the same; what is no JSON stays as it is.
+
+    >>> json_text('{"b": 1.0, "a": "\u017e"}') == json_text('{"a":"ž","b":1}')
+    True
+    """
+    try:
+        value = json.loads(text, parse_float=_number)
+    except ValueError:
+        return text
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _number(digits: str) -> float | int:
+    number = float(digits)
+    return int(number) if number.is_integer() else number
 
 
 def row_texts(columns: Sequence[AnyArray]) -> pa.BinaryArray:

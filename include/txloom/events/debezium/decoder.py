@@ -222,12 +222,15 @@ def _checked(message: Message) -> tuple[Source, str]:
 
 
 def _transaction(message: Message, op: str, source: Source) -> Transaction | None:
-    """Return a row's transaction; None for a row that is one by itself."""
+    """Return a row's transaction; None for a row that is one by itself.
+
+    MySQL's and MariaDB's TRUNCATE is one, also where the connector writes the GTID of the statement: it has no END.
+    """
+    if op == "T" and source.connector in BINLOG:
+        return None
     if message.transaction is not None:
         return read_transaction(message.transaction.id)
-    if op == "r" or (op == "T" and source.connector in BINLOG):
-        return None
-    return read_transaction(None)
+    return None if op == "r" else read_transaction(None)
 
 
 def _of_snapshot(op: str, source: Source) -> str | None:

@@ -8,7 +8,8 @@ The form of a transaction's id shows which database it comes from, and whether i
     Oracle      5.6.641, 0500060081020000         the SCN of the commit is in the rows only
     SQL Server  00000025:00000d98:00a2            the LSN of the commit
 
-A row of a snapshot has no transaction, nor has MySQL's TRUNCATE, which commits by itself and is not counted.
+A row of a snapshot has no transaction, nor has MySQL's TRUNCATE, which commits by itself and is not counted: MariaDB's
+connector writes the statement's GTID on it, which no END follows.
 PostgreSQL's rows of an incremental snapshot have no LSN, but in `sequence` that of the last commit before them, first.
 Rows of one transaction with a GTID have different positions. The largest of them is in commit order too, on one server,
 and is the csn at which history shows them all. Positions in the binlogs of two servers cannot be compared.

@@ -55,7 +55,9 @@ def markdown(audits: Sequence[AuditedTable], secret: Collection[str] = ()) -> st
     for each in audits:
         counted = Counter(WHAT[row.op] for row in each.repairs)
         csns = sorted({row.csn for row in each.repairs})
-        when = f"as of csn {' and '.join(map(str, csns))}" + (f", {moment(each.repairs[0].at)}" if csns else "")
+        when = f"as of csn {' and '.join(map(str, csns))}" + (
+            f", {moment(at)}" if csns and (at := each.repairs[0].at) else ""
+        )
         kinds = ", ".join(f"{count} {what}" for what, count in sorted(counted.items()))
         lines += ["", f"**{escaped(each.table)}** {kinds}, {when}", ""]
         lines += ["| row | what | in the lake | in the source |", "|---|---|---|---|"]

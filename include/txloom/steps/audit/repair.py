@@ -77,7 +77,7 @@ class _Part:
     table: str
     topic: str
     csn: int
-    at: datetime
+    at: datetime | None
     rows: Sequence[Repair]
 
 
@@ -103,7 +103,8 @@ def _loaded(paths: TablePaths) -> set[str]:
 def _land(step: Step, parts: Sequence[_Part], number: int) -> int:
     """Land the rows of one moment as one transaction; return how many there are of those that can be read."""
     at = LandingPlan(number, datetime.now(UTC), ())
-    time = parts[0].at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    when = parts[0].at
+    time = None if when is None else when.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
     pipeline = effective_pipeline(step.pipeline, step.paths)
     load = InternalTransaction(pipeline, at, f"{REPAIR}{number}", parts[0].csn, time)
     line, events, counts = 1, list[pa.Table](), dict[str, int]()

@@ -90,7 +90,7 @@ def _settle(step: Step, request: Request, last: int) -> int:
     if any(reached.get(name, 0) < end for name, end in request.ends.items()) or unfinished(paths):
         return last
     watermark = merged(paths, pipeline.current_tables)
-    if watermark is None or watermark.valid_through < _newest(paths, request):
+    if watermark is None or watermark.valid_through < max(request.since_csn, _newest(paths, request)):
         return last
     if dead := _dead(paths, request):
         detail = f"{dead} of its rows are dead letters: redrive or dismiss them"

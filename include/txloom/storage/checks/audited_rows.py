@@ -24,13 +24,13 @@ class Repair:
         op: r (the lake lacks the row), U or D.
         image: the source's row as a JSON object, by the names that it has there; of D the key.
         csn: as of which the source had it.
-        at: when that was.
+        at: when that was; None: unknown, as of files.
     """
 
     op: str
     image: str
     csn: int
-    at: datetime
+    at: datetime | None
 
 
 @dataclass(frozen=True)

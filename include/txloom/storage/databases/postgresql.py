@@ -20,6 +20,7 @@ import psycopg2
 from txloom.config.models.pipeline import Table
 from txloom.current.equality import postgresql_texts
 from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.storage.databases.audit_source import Handle, Key, Limits, Texts
 from txloom.storage.delta.sql import sql_name
 
 LOG = logging.getLogger(__name__)
@@ -42,11 +43,9 @@ COLUMNS = """
 """
 TEXTS = ("text", "varchar", "bpchar", "name", "citext")
 """Types whose order depends on a collation."""
-Key = tuple[str, ...]
-"""The canonical texts of a key's values."""
-Handle = tuple[Any, ...]
-"""A key's values as the database takes them: Python's values, or the database's own texts."""
-Texts = tuple[str | None, ...]
+XIDS = 1 << 32
+WINDOW = 1 << 30
+"""Bytes of the log within which a commit that is written becomes visible; ids of transactions count round later."""
 
 
 @dataclass(frozen=True)
@@ -61,18 +60,14 @@ class Moment:
     """From which xid on none is in the snapshot, by 32 bits that count round."""
     at: datetime
 
-
-@dataclass(frozen=True)
-class Limits:
-    """What a reader may ask of the database.
-
-    Args:
-        rows_per_second: read on average.
-        statement: seconds that one statement may take.
-    """
-
-    rows_per_second: int
-    statement: float
+    @property
+    def unseen(self) -> str:
+        """The SQL condition of changes by transactions that the snapshot may not have."""
+        late = f"_txloom_csn > {self.surely}"
+        ahead = f"(try_cast(_txloom_xid as bigint) - {self.next_xid} + {XIDS}) % {XIDS} < {XIDS // 2}"
+        running = ", ".join(f"'{int(xid)}'" for xid in sorted(self.running))
+        invisible = f"{ahead} or _txloom_xid in ({running})" if running else ahead
+        return f"{late} or (_txloom_csn > {self.surely - WINDOW} and ({invisible}))"
 
 
 @dataclass(frozen=True)
@@ -153,6 +148,9 @@ class Postgresql:
         limits: what it may ask of the database.
     """
 
+    as_of: int | None = None
+    """Each snapshot is of another moment."""
+
     def __init__(self, connect: Callable[[], Any], limits: Limits) -> None:
         """Open a connection; nothing is asked yet."""
         self._connect, self._connection, self._limits = connect, connect(), limits
@@ -182,6 +180,10 @@ class Postgresql:
                 cursor.execute("select pg_logical_emit_message(true, 'txloom', 'audit')")
         except psycopg2.Error as error:
             LOG.info(f"[audit] no mark in the log: {str(error).strip().splitlines()[0]}")
+
+    def shows(self, moment: Moment, csn: int, tables: Sequence[Table]) -> bool:  # noqa: ARG002 (one log for all)
+        """Return whether a lake that shows tables up to a csn shows all that the snapshot may have of them."""
+        return csn >= moment.at_most
 
     def refuse_unfit(self) -> None:
         """Raise ConfigurationError for a database that is older than 14, or does not speak UTF-8."""
