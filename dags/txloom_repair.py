@@ -24,10 +24,10 @@ from airflow.sdk import DAG, Param
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.orchestration import forms
+from txloom.orchestration.approvals.repair_approval import LIST, approval_task, listing_task, outcome_task
 from txloom.orchestration.forms import ALWAYS, NEVER
 from txloom.orchestration.jobs import cuts_asset, spark_job
 from txloom.orchestration.pipelines import begins, declared
-from txloom.orchestration.repair_approval import LIST, approval_task, listing_task, outcome_task
 
 TABLES = f"--table={{{{ ti.xcom_pull(task_ids='{LIST}')['tables'] | join(',') }}}}"
 

@@ -15,7 +15,7 @@ from txloom.storage.checks.findings import open_findings
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 
-pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800), pytest.mark.machines]
 """The tests are steps of one story: Airflow takes half a minute to start, and a run as many JVMs as it has steps."""
 LONG = 900
 AUDIT, REPAIR, CYCLE = "shop_audit", "shop_repair", "shop_cdc"

@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from txloom.config import find
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import TxloomError, message_of
-from txloom.orchestration.approvals import Approval, answered
+from txloom.orchestration.approvals.approval import Approval, answered
 from txloom.orchestration.failures import failure
 from txloom.orchestration.forms import NEVER
 from txloom.orchestration.jobs import retried
