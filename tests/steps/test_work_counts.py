@@ -21,18 +21,18 @@ from txloom.config import names
 
 STEPS = """
 when  | step                        |  tables |     log |    data | queries |    rows |    JVMs
-idle  | check_source                |      12 |      66 |      25 |      11 |      17 |       0
-idle  | alert                       |      23 |      88 |      54 |      14 |      12 |       0
-cycle | check_source                |      12 |      66 |      25 |      11 |      17 |       0
+idle  | check_source                |       9 |      66 |      25 |      10 |      16 |       0
+idle  | alert                       |      18 |      88 |      54 |      15 |      16 |       0
+cycle | check_source                |       9 |      66 |      25 |      10 |      16 |       0
 cycle | land_events                 |      44 |      67 |      18 |      20 |      36 |       0
 cycle | buffer_transactions         |      51 |      76 |      14 |      10 |      30 |       1
 cycle | merge_current               |      42 |      85 |      24 |      11 |      10 |       0
-cycle | check_expectations.totals   |      15 |      42 |      21 |       8 |       7 |       0
-cycle | check_expectations.orphans  |      15 |      43 |      22 |       7 |       7 |       0
+cycle | check_expectations.totals   |      13 |      42 |      21 |       8 |       7 |       0
+cycle | check_expectations.orphans  |      13 |      43 |      22 |       7 |       7 |       0
 cycle | check_expectations.versions |      11 |      37 |      18 |      10 |      10 |       0
 cycle | check_expectations.stuck    |      11 |      37 |      13 |       7 |       9 |       0
 cycle | publish                     |      30 |     105 |      22 |      11 |       9 |       0
-cycle | alert                       |      23 |     103 |      60 |      14 |      12 |       0
+cycle | alert                       |      18 |     103 |      60 |      15 |      17 |       0
 cycle | a task's end                |       1 |      12 |       0 |       1 |       0 |       0
 """
 COMMITS = """
@@ -67,6 +67,7 @@ change_events        | data |     1 |     1
 change_events        | log  |     2 |     6
 cuts                 | data |     2 |     7
 cuts                 | log  |     2 |     7
+cuts                 | rows |     1 |     1
 expectation_results  | data |     4 |     8
 expectation_results  | log  |     4 |    24
 file_positions       | data |     2 |     3
@@ -91,6 +92,8 @@ transactions         | data |     0 |     2
 transactions         | log  |     2 |     6
 """
 """Files of a table's log that are not yet in a checkpoint, its data files that are not yet joined, and rows.
+
+The alert remembers the newest cuts for the overview, up to a thousand.
 
 Delta writes a checkpoint after a hundred commits, for which it opens the table once more: no table comes to that here
 but that of the leases.

@@ -22,6 +22,7 @@ from txloom.steps.step import Counts, Step
 from txloom.storage.health import incidents
 from txloom.storage.health.facts import facts
 from txloom.storage.health.metrics import Metric, metrics
+from txloom.storage.health.remembered import Memory, remembering
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.pipeline.overview import remember
 
@@ -56,13 +57,15 @@ def alert(
     pipeline, paths, now = step.pipeline, step.paths, datetime.now(UTC)
     if pipeline.alerts is None:
         return {"open": 0, "sent": 0}
-    known = facts(pipeline, paths, now)
+    # Whoever gets a message can rely on it: only the overview trusts what was remembered.
+    with remembering(paths, Memory.nothing(paths)) as memory:
+        known = facts(pipeline, paths, now)
     report(metrics(known))
     incidents = rules.incidents(known, pipeline.alerts, pipeline.name)
     counts = _update_incidents(
         paths, pipeline.alerts, lambda _: incidents, rules.JUDGED, environment, now if source_was_checked else None
     )
-    remember(pipeline, paths.warehouse)
+    remember(pipeline, paths.warehouse, memory)
     age = {} if known.valid_at is None else {"valid_through_age": int((now - known.valid_at).total_seconds())}
     return {**counts, "waiting": known.waiting.total, "dead_letters": known.dead_letters.total, **age}
 

@@ -62,7 +62,9 @@ def publish(step: Step) -> Counts:
     append_cut(paths, cut)
     entry = Entry(run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through)
     write_ledger(paths.warehouse, paths.pipeline, entry)
-    remember(pipeline, paths.warehouse)
+    if pipeline.alerts is None:
+        # Else `alert` does, which reads the same at the end of each cycle.
+        remember(pipeline, paths.warehouse)
     at = cut["committed_at"]
     return {
         "published": 1,

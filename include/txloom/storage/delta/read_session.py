@@ -178,7 +178,9 @@ def _seen(session: ReadSession, path: str, state: State) -> State | None:
         known = session.tables[path]
         return () if known is None else _state(known)
     if not state:
-        return None if is_table(path) else ()
+        filesystem, folder = _folder(path)
+        log = filesystem.get_file_info(f"{folder}/_delta_log")
+        return () if log.type == fs.FileType.NotFound else None
     name = _name(path, state[0])
     return (state[0], *name[2:]) if isinstance(name, tuple) else None
 

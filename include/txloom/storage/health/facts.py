@@ -23,7 +23,7 @@ from txloom.storage.health.remembered import remembered
 from txloom.storage.landing import landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
-from txloom.storage.publishing.watermark import gone
+from txloom.storage.publishing.watermark import gone_of
 from txloom.storage.runs import lease
 from txloom.storage.runs.ledger import CARRIED
 
@@ -38,7 +38,6 @@ def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
     cut = cut_of(paths) or {}
     ledger, pending = remembered("progress", tuple[dict[str, Any], PendingStep | None], lambda: _progress(paths))
     waiting, newest = _all_waiting(paths)
-    tables = pipeline.current_tables
     return Facts(
         now=now,
         valid_through=cut.get("valid_through"),
@@ -54,7 +53,7 @@ def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
         expectations=failing_expectations(pipeline, paths),
         findings=open_findings(paths),
         unbalanced=_unbalanced(ledger),
-        gone=remembered(f"gone of {','.join(tables)}", list[str], lambda: gone(paths, tables)),
+        gone=gone_of(paths, pipeline.current_tables, dict(cut.get("versions") or ())),
         stepped_at=ledger.get("stepped"),
     )
 

@@ -40,21 +40,32 @@ class File(msgspec.Struct, array_like=True):
 
 @dataclass
 class Memory:
-    """What is remembered, and what was asked for since it was read."""
+    """What is remembered, and what was asked for since it was read; stored: what the file has."""
 
     folder: str
+    stored: dict[str, Entry]
     known: dict[str, Entry]
     used: dict[str, Entry] = field(default_factory=dict)
+
+    @classmethod
+    def nothing(cls, paths: TablePaths) -> "Memory":
+        """Return the memory of who reads every table, so that others need not."""
+        return cls(paths.table(""), {}, {})
 
 
 _MEMORY: ContextVar[Memory | None] = ContextVar("txloom_memory", default=None)
 
 
 @contextmanager
-def remembering(paths: TablePaths) -> Iterator[Memory]:
-    """Let `remembered` answer out of the pipeline's file until the block ends, within one read session."""
+def remembering(paths: TablePaths, earlier: Memory | None = None) -> Iterator[Memory]:
+    """Let `remembered` answer out of the pipeline's file until the block ends, within one read session.
+
+    earlier: what an earlier session of this process knows already, instead of the file.
+    """
     with reading():
-        token = _MEMORY.set(memory := Memory(paths.table(""), _read(paths.table(names.OVERVIEW))))
+        stored = _read(paths.table(names.OVERVIEW)) if earlier is None else earlier.stored
+        known = stored if earlier is None else {**earlier.known, **earlier.used}
+        token = _MEMORY.set(memory := Memory(paths.table(""), stored, known))
         try:
             yield memory
         finally:
@@ -63,7 +74,7 @@ def remembering(paths: TablePaths) -> Iterator[Memory]:
 
 def keep(paths: TablePaths, memory: Memory) -> None:
     """Write everything that was asked for; nothing where the file has just that, or where there is no table at all."""
-    if memory.used != memory.known and any(state for each in memory.used.values() for state in each.tables.values()):
+    if memory.used != memory.stored and any(state for each in memory.used.values() for state in each.tables.values()):
         filesystem, path = filesystem_of(paths.table(names.OVERVIEW))
         write_whole(filesystem, path, msgspec.msgpack.encode(File(FORMAT, memory.used)))
 

@@ -1,15 +1,18 @@
 """Watermarks: how far each current table is, and how far all of them are."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from pyarrow import fs
 
 from txloom.config import names
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.read_session import exists
+from txloom.storage.delta.read_session import log_entries
 from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
+from txloom.storage.stores.delta_tables import is_table
 
 
 @dataclass(frozen=True, order=True)
@@ -50,5 +53,14 @@ def merged(paths: TablePaths, tables: Sequence[str]) -> Watermark | None:
 def gone(paths: TablePaths, tables: Sequence[str]) -> list[str]:
     """Return those of some tables that the newest cut has a version of and that do not exist any more."""
     cut = newest_cut(paths, "versions")
-    shown = dict(cut["versions"] or ()) if cut else {}
-    return [name for name in tables if name in shown and not exists(paths.table(name))]
+    return gone_of(paths, tables, dict(cut["versions"] or ()) if cut else {})
+
+
+def gone_of(paths: TablePaths, tables: Sequence[str], versions: Mapping[str, int]) -> list[str]:
+    """Return those of some tables that a cut has a version of and that do not exist any more; none is opened."""
+    return [name for name in tables if name in versions and not _is_there(paths.table(name), versions[name])]
+
+
+def _is_there(path: str, version: int) -> bool:
+    (entry,) = log_entries(path, version)
+    return entry.type == fs.FileType.File or is_table(path)

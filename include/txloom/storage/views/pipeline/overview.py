@@ -21,7 +21,7 @@ from txloom.quality import incidents as rules
 from txloom.quality.incidents import Facts, Incident
 from txloom.storage.checks import findings
 from txloom.storage.health.facts import cut_of, facts, holder_of, lifecycles_of
-from txloom.storage.health.remembered import keep, remembered, remembering
+from txloom.storage.health.remembered import Memory, keep, remembered, remembering
 from txloom.storage.landing import connector_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs import lease
@@ -132,14 +132,14 @@ def _row(pipeline: Pipeline, warehouse: str, now: datetime, since: datetime | No
         return row, brief(pipeline, warehouse, since=since, now=now)
 
 
-def remember(pipeline: Pipeline, warehouse: str) -> None:
+def remember(pipeline: Pipeline, warehouse: str, earlier: Memory | None = None) -> None:
     """Write down what the overview reads, so that it opens no table that does not change later.
 
-    Where that cannot be written, the overview reads the tables.
+    Where that cannot be written, the overview reads the tables. earlier: what this process has read already.
     """
     paths, now = TablePaths(warehouse, pipeline.name), datetime.now(UTC)
     try:
-        with remembering(paths) as memory:
+        with remembering(paths, earlier) as memory:
             _health(pipeline, warehouse, now)
             brief(pipeline, warehouse, since=now - RECENT, now=now)
             keep(paths, memory)
