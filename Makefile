@@ -67,8 +67,8 @@ LIVED = tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/t
 lived: services ## approvals and backfills by people, in a real Airflow (about 25 minutes; not part of test)
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 $(LIVED)
 
-first-hour: services ## docs/trial.md played in a real Airflow, fault by fault (a quarter of an hour; not part of test)
-	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/dags/test_trial.py
+first-hour: services ## docs/trial.md played in a real Airflow, fault by fault, and an audit with its repair (20 minutes; not part of test)
+	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/dags/test_trial.py tests/dags/test_repair.py
 
 cluster: services ## a cluster of Spark with lakes on S3 and HDFS: four pipelines in an Airflow on PostgreSQL, lost workers, 50 races (two hours)
 	@TXLOOM_RACES=50 AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/cluster tests/storage/stores
@@ -83,11 +83,12 @@ soak: setup ## 2,000 random workloads of every source without a JVM, 100 through
 mutants: setup ## put wrong rules into a copy, one at a time; the tests must catch each (half an hour; ONLY=TEXT: some)
 	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")
 
-services: setup ## fetch what tests start: Kafka, Kafka Connect, Debezium (80 MB), HDFS, S3, PostgreSQL, Chromium; done by test itself
+services: setup ## fetch what tests start: Kafka, Kafka Connect, Debezium (110 MB), HDFS, S3, PostgreSQL, MariaDB, Chromium; done by test itself
 	@scripts/fetch_kafka.sh "$(BIN)/python"
 	@scripts/fetch_moto.sh "$(BIN)/python" >/dev/null
 	@scripts/fetch_jars.sh "$(BIN)/python" .state/hdfs hdfs
 	@scripts/fetch_postgres.sh >/dev/null || echo "      tests with PostgreSQL are skipped, with the reason; in CI they fail"
+	@scripts/fetch_mariadb.sh >/dev/null || echo "      tests with MariaDB are skipped, with the reason; in CI they fail"
 	@scripts/fetch_chromium.sh >/dev/null || echo "      tests in a browser are skipped, with the reason; in CI they fail"
 
 setup: ## make .venv, jars and .state; done by the others themselves
@@ -114,7 +115,7 @@ format: setup ## let ruff put the code in order
 	@ruff format .
 
 clean: down ## throw away what runs and checks left behind; keeps .venv and jars
-	@find .state -mindepth 1 -maxdepth 1 ! -name setup ! -name spark.jsa ! -name kafka ! -name postgres -exec rm -rf {} +
+	@find .state -mindepth 1 -maxdepth 1 ! -name setup ! -name spark.jsa ! -name kafka ! -name postgres ! -name mariadb -exec rm -rf {} +
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## throw away .venv and jars too

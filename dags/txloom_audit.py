@@ -12,12 +12,13 @@ a snapshot that is loaded (the load DAG).
 | verdict | what it means | what to do |
 |---|---|---|
 | equal | every row was equal at one moment | nothing |
-| different | rows differ, and the lake shows the snapshot's moment | `txloom explain` a row, load a snapshot |
+| different | rows differ, and the lake shows the snapshot's moment | `txloom explain` a row, the repair DAG |
 | behind | rows differ, and the lake had not reached that moment | see why the stream is late, run it again |
 | unsettled | rows differ that were being changed at every look | run it when the source is quieter |
 
 **When the task is red.** Exit code 2: the database lacks a table or column that is declared, or is older than
-PostgreSQL 14. Exit code 12: it does not answer, or a statement took longer than `audit.statement_timeout`.
+PostgreSQL 14; of MySQL also where a table has another engine than InnoDB. Exit code 12: it does not answer, or a
+statement took longer than `audit.statement_timeout`.
 """
 
 from airflow.sdk import DAG

@@ -30,7 +30,7 @@ from airflow.sdk import DAG, Param
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.orchestration import forms
-from txloom.orchestration.approvals import Approval, answered
+from txloom.orchestration.approvals.approval import Approval, answered
 from txloom.orchestration.forms import ALWAYS, NEVER
 from txloom.orchestration.jobs import cuts_asset, in_turn, spark_job
 from txloom.orchestration.notes import say

@@ -1,8 +1,9 @@
 """An example of a reader of published tables: it starts once for each cut and reads exactly that cut.
 
 **What it does.** `publish` updates the asset `txloom://<pipeline>/cuts`; its event carries the cut's number, its
-valid-through and the Delta version of each table. This DAG starts on it and counts the rows of every table at these
-versions: together they show one moment of the source, however far the pipeline has gone on meanwhile.
+valid-through, when the source committed that, and the Delta version of each table (all keys: docs/reading.md). This
+DAG starts on it and counts the rows of every table at these versions: together they show one moment of the source,
+however far the pipeline has gone on meanwhile.
 
 **To adapt it** copy the file, name one pipeline, and replace `count_rows` by your work. Where Spark reads, give it
 `versionAsOf`. It is paused until somebody switches it on.

@@ -32,7 +32,7 @@ from airflow.sdk import DAG, Param
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.orchestration.dead_letter_approval import (
+from txloom.orchestration.approvals.dead_letter_approval import (
     DISMISS,
     REDRIVE,
     approval_task,

@@ -1,12 +1,15 @@
 """audit: compare the lake with the live database at one moment, and say exactly which rows differ.
 
     python jobs/audit.py --pipeline orders --warehouse /lake [--table NAME ...] [--wait SECONDS]
+    python jobs/audit.py --pipeline orders --warehouse /lake --snapshot /exports/monday --csn 334516829
 
 Reads the database that `audit.connection` of the declaration names, in one read-only transaction: digests of key
 ranges, and rows only where these differ. The result is in the table audit_results, each table that differs is a
-finding, and the last line of the log holds the counts.
+finding, and the last line of the log holds the counts. With --snapshot the files of a folder, as of a csn, stand for
+the database.
 
-Exit codes: 0 done, whatever was found; 2 no database is declared, or it lacks a table or a column; 12 the database does
+Exit codes: 0 done, whatever was found; 2 no database is declared, or it lacks a table or a column, or a
+file cannot be read; 12 the database does
 not answer; 1 unforeseen.
 """
 
@@ -20,7 +23,8 @@ from txloom.steps.runner import Job, listed, optional, parser, run
 
 
 def _choices(given: Namespace) -> dict[str, Any]:
-    return {"choice": Choice(listed(given.table), None if given.wait is None else timedelta(seconds=given.wait))}
+    wait = None if given.wait is None else timedelta(seconds=given.wait)
+    return {"choice": Choice(listed(given.table), wait, given.snapshot, given.csn)}
 
 
 if __name__ == "__main__":
@@ -34,4 +38,8 @@ if __name__ == "__main__":
         default=None,
         help="seconds to wait until the lake shows the database's snapshot; default: as declared",
     )
+    flags.add_argument(
+        "--snapshot", type=optional(str), help="a snapshot folder to compare with, instead of the declared database"
+    )
+    flags.add_argument("--csn", type=optional(int), help="the csn as of which its rows are; default: its date's")
     sys.exit(run(Job("audit", audit, flags, session="none", writes=False, choices=_choices)))

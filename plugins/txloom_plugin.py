@@ -6,7 +6,7 @@ starts Spark. Routes are plain functions, so that they run in threads and never 
 """
 
 import os
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException as Refused
 
@@ -35,6 +35,7 @@ from txloom.page.declaration_cache import declarations
 from txloom.page.links import PREFIX, Links, with_query
 from txloom.page.since import EndedRuns, Since
 from txloom.page.turns import STATES, Turn
+from txloom.storage.health.metrics import exposition
 from txloom.storage.views.pipeline.changes import moment_of
 from txloom.storage.views.pipeline.overview import COLORS
 from txloom.storage.views.status import status
@@ -162,6 +163,29 @@ def seen(request: Request, at: There, _: Annotated[set[str], Depends(readable_da
 def pipeline_status(dag_id: str, lake: Lake) -> dict[str, Any]:
     """Return the state of the pipeline of a cdc DAG."""
     return status(lake, declared(dag_id).name)
+
+
+@app.get("/metrics")
+def metrics(readable: Annotated[set[str], Depends(readable_dags)], lake: Lake, session: SessionDep) -> Response:
+    """Return the state of all pipelines whose DAG the user may read, in Prometheus' text format."""
+    shown = [each for dag_id, each in declarations().pipelines.items() if dag_id in readable]
+    return Response(exposition(shown, lake, durations(session, shown)), media_type=PROMETHEUS)
+
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def durations(session: Session, pipelines: Sequence[Pipeline]) -> dict[str, dict[str, float]]:
+    """Return by pipeline and task of its cycle the seconds that it took when it last succeeded."""
+    task, dags = TaskInstance, {names.cdc_dag_id(each.name): each.name for each in pipelines}
+    ended = (task.dag_id.in_(dags), task.state == "success", task.duration.is_not(None))
+    newest = select(task.dag_id, task.task_id, func.max(task.end_date).label("at")).where(*ended)
+    last = newest.group_by(task.dag_id, task.task_id).subquery()
+    same = (task.dag_id == last.c.dag_id, task.task_id == last.c.task_id, task.end_date == last.c.at)
+    took: dict[str, dict[str, float]] = {}
+    for row in session.execute(select(task.dag_id, task.task_id, task.duration).join(last, and_(*same)).where(*ended)):
+        took.setdefault(dags[row.dag_id], {})[row.task_id] = round(row.duration, 3)
+    return took
 
 
 @app.get("/static/{name}")

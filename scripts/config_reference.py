@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 from txloom.config.models import fields
-from txloom.config.models.alerts import Alerts, EmailChannel, LogChannel, SlackChannel, WebhookChannel
+from txloom.config.models.alerts import Alerts, AppriseChannel, EmailChannel, LogChannel, SlackChannel, WebhookChannel
 from txloom.config.models.audit import Audit
 from txloom.config.models.base import Model
 from txloom.config.models.column_types import SPARK_TYPES, ColumnType
@@ -42,7 +42,7 @@ from txloom.config.models.pipeline import (
     Table,
     Targets,
 )
-from txloom.config.models.source import ChangeSets, Debezium, Files, Kafka, Snapshots, Source
+from txloom.config.models.source import ChangeSets, Debezium, Files, Kafka, Signals, Snapshots, Source
 from txloom.config.models.spark import Spark
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,6 +79,7 @@ TYPE_NAMES = {
     "SchemaName": "name of a schema",
     "Memory": "memory: a number with `m` or `g`",
     "Url": "URL",
+    "AppriseUrl": "URL of Apprise",
     "Whole": "whole number",
     "Count": "whole number above 0",
     "Wait": "duration, 0s to 1d",
@@ -95,6 +96,10 @@ EXAMPLES: dict[str, Any] = {
     "source.kafka.options": {"security.protocol": "SASL_SSL"},
     "source.kafka.messages_per_run": 1000000,
     "source.debezium.database": "mysql",
+    "source.signals": "{topic: shop-signals, notifications: shop-notifications}",
+    "source.signals.topic": "shop-signals",
+    "source.signals.notifications": "shop-notifications",
+    "source.signals.prefix": "shop",
     "source.debezium.time_precision_mode": "adaptive_time_microseconds",
     "source.change_sets.sequence": "number",
     "source.unknown_tables": "dead_letter",
@@ -178,6 +183,7 @@ SECTIONS = (
     Section("source.files", Files),
     Section("source.kafka", Kafka),
     Section("source.debezium", Debezium),
+    Section("source.signals", Signals),
     Section("source.change_sets", ChangeSets),
     Section("source.snapshots", Snapshots),
     Section("completeness", Completeness),
@@ -189,7 +195,7 @@ SECTIONS = (
     Section("targets.mirrors[]", Mirror),
     *kinds("expectations[]", get_args(get_args(Expectation)[0])),
     Section("alerts", Alerts),
-    *kinds("alerts.notify[]", (LogChannel, WebhookChannel, SlackChannel, EmailChannel)),
+    *kinds("alerts.notify[]", (LogChannel, WebhookChannel, SlackChannel, EmailChannel, AppriseChannel)),
     Section("maintenance", Maintenance),
     Section("maintenance.change_events", ChangeEvents),
     Section("maintenance.history", History),

@@ -14,3 +14,28 @@ install() {
   apt-get update || true
   DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install --yes --no-install-recommends "$1"
 }
+
+# as_root: whether packages can be installed.
+as_root() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+private="$root/.state/apt"
+
+# apt ...: apt-get with lists of its own, so that it needs no rights.
+apt() {
+  mkdir -p "$private/lists/partial" "$private/archives/partial"
+  apt-get -o "Dir::State::lists=$private/lists" -o "Dir::Cache=$private" -o Debug::NoLocking=true \
+    -o "APT::Sandbox::User=" "$@"
+}
+
+# unpack_into FOLDER PACKAGE...: the files of these packages.
+unpack_into() {
+  local folder=$1 debs="$private/debs" file
+  shift
+  rm -rf "$debs"
+  mkdir -p "$debs" "$folder"
+  (cd "$debs" && apt download "$@") || return 1
+  for file in "$debs"/*.deb; do
+    dpkg -x "$file" "$folder" || return 1
+  done
+  rm -rf "$private"
+}

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Put a Kafka broker, Kafka Connect and Debezium's PostgreSQL connector (scripts/ivy/kafka.xml) into a folder, for tests.
+# Put a Kafka broker, Kafka Connect and Debezium's connectors for PostgreSQL and MariaDB (scripts/ivy/kafka.xml) into
+# a folder, for tests.
 #
 #     scripts/fetch_kafka.sh PYTHON [FOLDER]
 #
-# PYTHON is one that has pyspark, FOLDER is .state/kafka unless given: libs/ holds jars, plugins/ the connector. Does
-# nothing when they are there and whole. TXLOOM_IVY_SETTINGS and https_proxy are read as in fetch_jars.sh.
+# PYTHON is one that has pyspark, FOLDER is .state/kafka unless given: libs/ holds jars, plugins/ the connectors.
+# Does nothing when they are there and whole. TXLOOM_IVY_SETTINGS and https_proxy are read as in fetch_jars.sh.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/scripts/machine.sh"
@@ -14,10 +15,16 @@ folder=${2:-$root/.state/kafka}
 list="$root/scripts/ivy/kafka.sha256"
 log="$root/.state/log/ivy-kafka.log"
 new="$folder.new"
-plugin=debezium-connector-postgres
+plugins="debezium-connector-postgres debezium-connector-mariadb"
 
-# there: whether nothing is left to do; the unpacked connector came into the folder with the rest or not at all.
-there() { [ -d "$folder/plugins/$plugin" ] && whole "$folder" "$list"; }
+# there: whether nothing is left to do; the unpacked connectors came into the folder with the rest or not at all.
+there() {
+  local plugin
+  for plugin in $plugins; do
+    [ -d "$folder/plugins/$plugin" ] || return 1
+  done
+  whole "$folder" "$list"
+}
 
 # progress TOTAL: turns what Ivy says into a line for every tenth file.
 progress() {
@@ -34,13 +41,15 @@ if command -v flock >/dev/null; then
   flock 9
   there && exit 0
 fi
-echo "[kafka] $(grep -c . "$list") files for a broker, Connect and Debezium into $folder (80 MB: one to two minutes)"
+echo "[kafka] $(grep -c . "$list") files for a broker, Connect and Debezium into $folder (110 MB: one to two minutes)"
 for try in 1 2 3; do
   rm -rf "$new"
   retrieve "$python" "$root/scripts/ivy/kafka.xml" "$new/[conf]/[artifact]-[revision](-[classifier]).[ext]" |
     tee "$log" | progress "$(grep -c . "$list")" || true
   if whole "$new" "$list"; then
-    tar -xzf "$new/plugins/$plugin"-*.tar.gz -C "$new/plugins"
+    for plugin in $plugins; do
+      tar -xzf "$new/plugins/$plugin"-*.tar.gz -C "$new/plugins"
+    done
     rm -rf "$folder"
     mv "$new" "$folder"
     exit 0

@@ -13,7 +13,6 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 oldest=15
 unpacked="$root/.state/postgres"
 log="$root/.state/log/postgres.log"
-private="$root/.state/apt"
 wanted_plugin=${1:-}
 
 # major BIN: prints 15 for a folder whose postgres is 15.18.
@@ -48,9 +47,6 @@ find_bin() {
   done < <(candidates)
 }
 
-# as_root: whether packages can be installed.
-as_root() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
-
 # install_server: without Debian's habit of making and starting a database for everyone.
 install_server() {
   local quiet=/etc/postgresql-common/createcluster.d/txloom.conf code=0
@@ -60,26 +56,6 @@ install_server() {
   install postgresql || code=1
   rm -f "$quiet"
   return $code
-}
-
-# apt ...: apt-get with lists of its own, so that it needs no rights.
-apt() {
-  mkdir -p "$private/lists/partial" "$private/archives/partial"
-  apt-get -o "Dir::State::lists=$private/lists" -o "Dir::Cache=$private" -o Debug::NoLocking=true \
-    -o "APT::Sandbox::User=" "$@"
-}
-
-# unpack_into FOLDER PACKAGE...: the files of these packages.
-unpack_into() {
-  local folder=$1 debs="$private/debs" file
-  shift
-  rm -rf "$debs"
-  mkdir -p "$debs" "$folder"
-  (cd "$debs" && apt download "$@") || return 1
-  for file in "$debs"/*.deb; do
-    dpkg -x "$file" "$folder" || return 1
-  done
-  rm -rf "$private"
 }
 
 # unpack PACKAGE: its files, and those of the programs and libraries it needs that this machine lacks, into .state/postgres.

@@ -3,8 +3,8 @@
 `txloom init` writes a first declaration, `txloom check` validates declarations, `txloom schema` prints their JSON
 schema for editors, `txloom plan` shows what one will make, `txloom dry-run` tries it on a sample of its source, and
 `txloom generate` writes a stream to try it on. `txloom status` shows the state of pipelines, and `txloom explain` the
-story of a transaction or of a row; `txloom audit` compares the lake with the live database. `txloom trial` is the
-source that lives of `make up`.
+story of a transaction or of a row; `txloom audit` compares the lake with the live database, or with files.
+`txloom dbt` writes the tables as sources of dbt. `txloom trial` is the source that lives of `make up`.
 
 Exit codes are 0; 2 where a declaration or an argument is wrong; 5 where the transaction or row to explain is unknown;
 6 where an audit ends with rows that differ, or a dry run with trouble.
@@ -37,6 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from txloom.terminal import commands
 
         return commands.main(given)
+    if given.command == "dbt":
+        from txloom.terminal import dbt
+
+        return dbt.main(given)
     if given.command == "init":
         from txloom.terminal import initial
 

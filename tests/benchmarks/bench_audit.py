@@ -23,8 +23,8 @@ from pyarrow import csv
 from services.postgres import Postgres
 from txloom.config import load
 from txloom.steps.audit.compare_table import LakeTable, compare
+from txloom.storage.databases.postgresql import Limits, connected
 from txloom.storage.paths import TablePaths
-from txloom.storage.sources.postgresql import Limits, connected
 from txloom.storage.targets import row_tables
 
 SCHEMA = """

@@ -76,6 +76,15 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[s
     return by_id
 
 
+WITHOUT = "import sys\nsys.modules.update(dict.fromkeys(('openlineage', 'apprise', 'statsd')))"
+
+
+def test_the_dags_need_no_library_of_another_system(
+    dags: dict[str, dict[str, dict[str, object]]], tmp_path: Path
+) -> None:
+    assert run_program(tmp_path, f"{WITHOUT}\n{LIST}") == dags
+
+
 WHAT = ("alerts", "backfill", "cdc", "cut_consumer", "dead_letters", "load", "maintenance")
 
 
@@ -358,3 +367,15 @@ def test_a_pipeline_that_names_its_database_has_an_audit_that_waits_for_a_cut_ou
     assert made["orders_audit"]["audit"]["pool"] == "default_pool"
     assert made["orders_cdc"]["publish"]["pool"] != "default_pool"
     assert made["orders_audit"]["audit"]["arguments"][-1].startswith("--table=")
+    repair = made["orders_repair"]
+    assert (repair["audit"]["pool"], repair["repair"]["pool"]) == ("default_pool", "txloom_orders")
+    assert {task: about["after"] for task, about in repair.items()} == {
+        "list_rows": [],
+        "approve": ["list_rows"],
+        "repair": ["approve"],
+        "buffer_transactions": ["repair"],
+        "merge_current": ["buffer_transactions"],
+        "publish": ["merge_current"],
+        "audit": ["merge_current"],
+        "outcome": ["audit", "publish"],
+    }

@@ -130,6 +130,19 @@ def test_a_cut_starts_its_consumer_once_with_the_versions_to_read(shop: Shop, ai
     assert airflow.wait("shop_cut_consumer", read["dag_run_id"]) == "success"
     counted = airflow.xcom("shop_cut_consumer", read["dag_run_id"], "count_rows")
     assert (counted["cut_id"], counted["rows"]) == (1, {"rows": 3})
+    (event,) = airflow.ask("GET", "/api/v2/assets/events?source_dag_id=shop_cdc")["asset_events"]
+    assert event["extra"] == {
+        "pipeline": "shop",
+        "run_id": airflow.runs("shop_cdc")[-1]["dag_run_id"],
+        "published": 1,
+        "cut_id": 1,
+        "csn_after": 0,
+        "valid_through": 1002,
+        "gaps": 0,
+        "amends": 0,
+        "versions": shop.query("cuts", "select versions from t")[0]["versions"],
+        "lake": str(airflow.warehouse),
+    }
     note = str(airflow.runs("shop_cdc")[-1]["note"])
     assert "**land_events** landing 1, landed 3" in note and "**publish** cut_id 1" in note
 

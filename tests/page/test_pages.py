@@ -5,13 +5,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from txloom.config import load
+from txloom.config.models.source import Signals
 from txloom.config.project import PROJECT
 from txloom.config.stand_in import stand_in
 from txloom.page import pages
 from txloom.page.links import Links
 from txloom.page.turns import Turn
+from txloom.quality.findings import UNKNOWN_ROW, Finding
 from txloom.storage import system_tables
+from txloom.storage.checks import findings
 from txloom.storage.delta import small_tables
+from txloom.storage.landing import requested_snapshots
+from txloom.storage.landing.requested_snapshots import Request
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs import lease
 
@@ -119,3 +124,20 @@ def test_texts_of_the_source_are_escaped_wherever_they_stand(tmp_path: Path) -> 
     for text in shown:
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text and 'class="sign">U+202E<' in text
         assert "<script>alert" not in text and "\u202e" not in text
+
+
+def test_findings_say_how_far_the_connector_is_with_what_it_was_asked_for(tmp_path: Path) -> None:
+    signals = Signals(topic="signals", notifications="notices")
+    source = SHIPPED.source.model_copy(update={"signals": signals})
+    view = pages.View.of(SHIPPED.model_copy(update={"source": source}), str(tmp_path), Links())
+    paths = TablePaths(str(tmp_path), "orders")
+    findings.record(paths, [Finding(UNKNOWN_ROW, "orders", None, 7, "x1", "it was never seen")], "r")
+    text = pages.findings(view, page=1)
+    assert 'href="/dags/orders_snapshot"' in text and "was asked for" not in text
+    sent = requested_snapshots.write(paths, Request("txloom-1", "r", ("orders",), 70), "sent")
+    requested_snapshots.write(paths, sent, "failed", detail=HOSTILE)
+    text = pages.findings(view, page=1)
+    assert "Snapshots that the connector was asked for" in text and ">failed</span>" in text
+    assert "<script>alert" not in text
+    without = pages.findings(pages.View.of(SHIPPED, str(tmp_path), Links()), page=1)
+    assert "orders_snapshot" not in without

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from txloom.orchestration.approvals import ANSWER
+from txloom.orchestration.approvals.approval import ANSWER
 
 PROJECT = Path(__file__).resolve().parents[2]
 DECLARED = """

@@ -1,4 +1,4 @@
-"""Kafka Connect in one process, with Debezium's PostgreSQL connector in it."""
+"""Kafka Connect in one process, with one of Debezium's connectors in it."""
 
 import json
 import urllib.error
@@ -9,10 +9,11 @@ from typing import Any
 
 from services import fetched, jvm
 from services.broker import Broker
+from services.mariadb import Mariadb
 from services.postgres import Postgres
 from services.process import Service, ServiceFailed, free_port, wait_until
 
-CONNECTOR = "postgres"
+CONNECTOR = "debezium"
 WORKER = {
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "key.converter.schemas.enable": "false",
@@ -23,18 +24,20 @@ WORKER = {
     "offset.flush.interval.ms": "1000",
 }
 DEBEZIUM = {
-    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
     "tasks.max": "1",
-    "plugin.name": "pgoutput",
     "topic.prefix": "dev",
     "provide.transaction.metadata": "true",
     "decimal.handling.mode": "string",
     "tombstones.on.delete": "true",
     "skipped.operations": "none",
     "extended.headers.enabled": "true",
-    "slot.retry.delay.ms": "1000",
     "topic.creation.default.replication.factor": "1",
     "topic.creation.default.partitions": "1",
+}
+POSTGRESQL = {
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "plugin.name": "pgoutput",
+    "slot.retry.delay.ms": "1000",
 }
 STREAMING = """
     SELECT count(*) FROM pg_stat_replication sender JOIN pg_replication_slots slot ON slot.active_pid = sender.pid
@@ -90,14 +93,17 @@ class Connect(Service):
 
     def forget(self) -> None:
         """Kill the worker and take away its topics, its slot and its place in the stream."""
-        self.kill()
-        prefix = self._connector()["topic.prefix"]
-        for topic in self.broker.topics():
-            if topic.startswith((f"{prefix}.", f"__debezium-heartbeat.{prefix}")):
-                self.broker.delete_topic(topic)
+        self._forget_topics()
         slots = f"pg_replication_slots WHERE slot_name = '{self.slot}'"
         wait_until(lambda: self.postgres.psql(f"SELECT count(*) FROM {slots} AND active") == "0", "the slot to be free")
         self.postgres.psql(f"SELECT pg_drop_replication_slot(slot_name) FROM {slots}")
+
+    def _forget_topics(self) -> None:
+        self.kill()
+        prefix = self._connector()["topic.prefix"]
+        for topic in self.broker.topics():
+            if topic == prefix or topic.startswith((f"{prefix}.", f"__debezium-heartbeat.{prefix}")):
+                self.broker.delete_topic(topic)
         (self.folder / "offsets").unlink(missing_ok=True)
 
     def status(self) -> dict[str, Any]:
@@ -126,7 +132,7 @@ class Connect(Service):
             "database.dbname": self.database,
             "slot.name": self.slot,
         }
-        return DEBEZIUM | source | self.connector
+        return DEBEZIUM | POSTGRESQL | source | self.connector
 
     def _streams(self) -> bool:
         """Tell whether the task runs and reads the slot: a task runs before that, while it takes its snapshot."""
@@ -138,4 +144,40 @@ class Connect(Service):
             if part["state"] == "FAILED":
                 raise ServiceFailed(f"the connector failed: {part['trace']}")
         running = bool(states["tasks"]) and all(task["state"] == "RUNNING" for task in states["tasks"])
-        return running and self.postgres.psql(STREAMING.format(slot=self.slot)) == "1"
+        return running and self._reads_log()
+
+    def _reads_log(self) -> bool:
+        return self.postgres.psql(STREAMING.format(slot=self.slot)) == "1"
+
+
+class MariadbConnect(Connect):
+    """A worker that streams one database of a MariaDB server."""
+
+    def __init__(self, folder: Path, broker: Broker, mariadb: Mariadb, database: str = "shop") -> None:
+        Service.__init__(self, folder)
+        self.broker, self.mariadb, self.database, self.port = broker, mariadb, database, free_port()
+        self.connector: dict[str, str] = {}
+        self.worker: dict[str, str] = {}
+
+    def forget(self) -> None:
+        """Kill the worker and take away its topics, and its place in the stream."""
+        self._forget_topics()
+        (self.folder / "schema_history").unlink(missing_ok=True)
+
+    def _connector(self) -> dict[str, str]:
+        source = {
+            "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+            "database.hostname": self.mariadb.host,
+            "database.port": str(self.mariadb.port),
+            "database.user": self.mariadb.user,
+            "database.password": "",
+            "database.server.id": "7",
+            "database.include.list": self.database,
+            "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+            "schema.history.internal.file.filename": str(self.folder / "schema_history"),
+        }
+        return DEBEZIUM | source | self.connector
+
+    def _reads_log(self) -> bool:
+        rows = self.mariadb.sql("SHOW PROCESSLIST")
+        return any(row[4] == "Binlog Dump" for row in rows)

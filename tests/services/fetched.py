@@ -53,6 +53,12 @@ def wal2json() -> None:
 
 
 @functools.cache
+def mariadb() -> Path:
+    """Return the folder with bin, sbin and share of MariaDB."""
+    return Path(_fetch("fetch_mariadb.sh"))
+
+
+@functools.cache
 def chromium() -> Path:
     """Return the browser's program."""
     return Path(_fetch("fetch_chromium.sh"))

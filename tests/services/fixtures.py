@@ -13,7 +13,8 @@ from services.broker import Broker
 from services.cluster.hdfs import Hdfs
 from services.cluster.s3 import S3
 from services.cluster.standalone import Cluster
-from services.connect import Connect
+from services.connect import Connect, MariadbConnect
+from services.mariadb import Mariadb
 from services.postgres import Postgres
 from services.process import ServiceFailed
 
@@ -48,6 +49,17 @@ def wal2json(postgres: Postgres) -> str:
 
 
 @pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
+    """A MariaDB server for all tests of this process; where none can be had, the test says so and gives up."""
+    try:
+        fetched.mariadb()
+    except fetched.NotHere as reason:
+        give_up_for(reason)
+    with Mariadb(tmp_path_factory.mktemp("mariadb")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     """A server of S3 for all tests of this process: give buckets names of your own."""
     with S3(tmp_path_factory.mktemp("s3")) as started:
@@ -72,5 +84,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def connect(broker: Broker, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect]:
     """A Connect worker for a module, not started yet; its topics (dev.*) and its slot go with it."""
     worker = Connect(tmp_path_factory.mktemp("connect"), broker, postgres)
+    yield worker
+    worker.forget()
+
+
+@pytest.fixture(scope="module")
+def mariadb_connect(
+    broker: Broker, mariadb: Mariadb, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MariadbConnect]:
+    """A Connect worker for a module that streams from MariaDB, not started yet; its topics go with it."""
+    worker = MariadbConnect(tmp_path_factory.mktemp("connect"), broker, mariadb)
     yield worker
     worker.forget()

@@ -52,10 +52,10 @@ def test_files_that_cannot_be_fetched_are_said_in_one_line(machine: Machine) -> 
     code, text = machine.run("fetch_kafka.sh", "no-such-python")
     assert code == 1
     assert text.splitlines()[0] == (
-        "[kafka] 92 files for a broker, Connect and Debezium into ROOT/.state/kafka (80 MB: one to two minutes)"
+        "[kafka] 93 files for a broker, Connect and Debezium into ROOT/.state/kafka (110 MB: one to two minutes)"
     )
     assert text.splitlines()[-1] == (
-        "txloom: the files of scripts/ivy/kafka.xml could not be fetched (92 missing), or are not the expected ones. "
+        "txloom: the files of scripts/ivy/kafka.xml could not be fetched (93 missing), or are not the expected ones. "
         "See ROOT/.state/log/ivy-kafka.log"
     )
 
@@ -69,6 +69,18 @@ def test_a_postgres_that_cannot_be_had_is_said_with_an_exit_code_of_its_own() ->
         "",
         "txloom: PostgreSQL 15 or later cannot be had on this machine: "
         "TXLOOM_POSTGRES=/nowhere holds no initdb, postgres and psql of it. Install one, or put its initdb on PATH.\n",
+    )
+
+
+def test_a_mariadb_that_cannot_be_had_is_said_with_an_exit_code_of_its_own() -> None:
+    environment = {**os.environ, "TXLOOM_MARIADB": "/nowhere"}
+    script = PROJECT / "scripts" / "fetch_mariadb.sh"
+    ran = subprocess.run([script], env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (
+        fetched.CANNOT,
+        "",
+        "txloom: MariaDB 10.5 or later cannot be had on this machine: "
+        "TXLOOM_MARIADB=/nowhere holds no server of it. Install mariadb-server-core.\n",
     )
 
 

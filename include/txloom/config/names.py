@@ -23,6 +23,7 @@ INCIDENTS = "incidents"
 READERS = "readers"
 OPEN_DEAD_LETTERS = "open_dead_letters"
 AUDIT_RESULTS = "audit_results"
+SNAPSHOT_REQUESTS = "snapshot_requests"
 
 PIPELINE_TABLES = (
     CHANGE_EVENTS,
@@ -48,6 +49,7 @@ PIPELINE_TABLES = (
     READERS,
     OPEN_DEAD_LETTERS,
     AUDIT_RESULTS,
+    SNAPSHOT_REQUESTS,
 )
 """The system tables, which every pipeline has; a target may not have one of these names."""
 
@@ -189,6 +191,16 @@ def audit_dag_id(pipeline: str) -> str:
     return f"{pipeline}_audit"
 
 
+def repair_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that loads the rows of a pipeline which an audit found to differ."""
+    return f"{pipeline}_repair"
+
+
+def snapshot_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that asks a pipeline's connector for a snapshot of tables."""
+    return f"{pipeline}_snapshot"
+
+
 def dead_letters_dag_id(pipeline: str) -> str:
     """Return the id of the DAG that lists and redrives a pipeline's dead letters."""
     return f"{pipeline}_dead_letters"
@@ -217,5 +229,5 @@ def application_name(pipeline: str, step: str) -> str:
 def dag_ids(pipeline: str) -> set[str]:
     """Return the ids of all DAGs of a pipeline, of which it may lack some."""
     ids = (cdc_dag_id, maintenance_dag_id, backfill_dag_id, load_dag_id)
-    more = (dead_letters_dag_id, alerts_dag_id, consumer_dag_id, audit_dag_id)
+    more = (dead_letters_dag_id, alerts_dag_id, consumer_dag_id, audit_dag_id, repair_dag_id, snapshot_dag_id)
     return {name(pipeline) for name in (*ids, *more)}

@@ -34,3 +34,8 @@ those of a Kafka record that its format needs."""
 OF_SNAPSHOT, LAST_OF_SNAPSHOT = "row of a snapshot", "last row of a snapshot"
 FIRST_OF_TABLE, LAST_OF_TABLE = "first row of a table in a snapshot", "last row of a table in a snapshot"
 """`detail` of the rows of a snapshot that a connector took of whole tables at one moment."""
+OF_INCREMENTAL = "row of an incremental snapshot"
+"""`detail` of a row that a connector read beside the stream: as of the commit that is its csn."""
+BEHIND = 1 << 59
+"""Positions of rows that have what all changes of their csn left begin here, in 18 digits: behind those of any
+transaction."""

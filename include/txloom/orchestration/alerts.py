@@ -1,14 +1,15 @@
 """The task that checks for incidents, in Airflow's process: no JVM, no pool, no lease."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import TxloomError, message_of
+from txloom.orchestration import gauges
 from txloom.orchestration.failures import failure
-from txloom.orchestration.gauges import measured
 from txloom.orchestration.notices import reached
 
 STEP = "alert"
@@ -24,17 +25,21 @@ class Alert(BaseOperator):
         self.pipeline, self.looks_after = pipeline, looks_after
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Check for incidents and send messages; raises where a channel fails, and the next run sends again."""
+        """Check for incidents, send messages, and set the gauges of the pipeline's state.
+
+        Raises where a channel fails, and the next run sends again; the gauges are set before.
+        """
         from txloom.steps.alerts.alert import alert
         from txloom.steps.step import Step
 
         try:
             pipeline, lake, environment = reached(self.pipeline)
             step = Step.of(pipeline, lake, str(context["run_id"]))
-            counts = alert(step, environment, source_was_checked=self._judged(context))
+            report = partial(gauges.state, self.pipeline)
+            counts = alert(step, environment, source_was_checked=self._judged(context), report=report)
         except TxloomError as error:
             raise failure(error.exit_code, message_of(STEP, error)) from error
-        measured(self.pipeline, STEP, counts)
+        gauges.measured(self.pipeline, STEP, counts)
         return counts
 
     def _judged(self, context: Context) -> bool:

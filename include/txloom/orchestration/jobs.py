@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -11,20 +12,20 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from txloom.config import jvm, names
+from txloom.config import find, jvm, names
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.project import PROJECT, class_path
 from txloom.errors import LeaseTaken, message_of
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
-from txloom.orchestration.gauges import measured
+from txloom.orchestration.gauges import measured, timed
 from txloom.orchestration.notices import notices
 from txloom.orchestration.pipelines import warehouse
 
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 """For errors that go away, such as a source that is down or a lease that is taken; others fail at once (`failures`)."""
 IN_ORDER = (
-    ("land_events", "diff_snapshot", "load_snapshot", "redrive"),
+    ("land_events", "diff_snapshot", "load_snapshot", "redrive", "repair", "request_snapshot"),
     ("buffer_transactions",),
     ("merge_current",),
     ("check_expectations",),
@@ -46,6 +47,7 @@ class SparkJob(SparkSubmitOperator):
         """Keep the pipeline's name; its declaration is read when the task runs."""
         super().__init__(**more)
         self.pipeline = pipeline
+        self._counts: dict[str, Any] = {}
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the job and return its counts, with the pipeline and the run.
@@ -61,6 +63,7 @@ class SparkJob(SparkSubmitOperator):
         self._hook._env = {**(self._hook._env or {}), **connections.environment(self.pipeline)}
         file = ResultFile.of(warehouse(), self.pipeline, run_id, task)
         file.forget()
+        begun = time.monotonic()
         try:
             super().execute(context)
         except AirflowException as error:
@@ -73,11 +76,26 @@ class SparkJob(SparkSubmitOperator):
             raise AirflowException(f"txloom {task} ended well and left no result in {warehouse()}: {_ELSEWHERE}")
         counts = {"pipeline": self.pipeline, "run_id": run_id, **result.counts}
         measured(self.pipeline, task.split(".", maxsplit=1)[0], counts)
+        timed(self.pipeline, task, time.monotonic() - begun)
+        self._counts = counts
         if self.outlets and counts.get("published") == 0:
             raise AirflowSkipException("nothing new to publish: the newest cut says all of it")
         for outlet in self.outlets:
-            context["outlet_events"][outlet].extra = counts
+            context["outlet_events"][outlet].extra = {**counts, "lake": warehouse()}
         return counts
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Return the datasets and facets of the step; only OpenLineage's provider calls this, after `execute`.
+
+        It does so in a fork of the task's process: connections come out of the environment that the job had, because a
+        fork cannot ask Airflow for them.
+        """
+        from txloom.orchestration.lineage import lineage
+
+        environment = {**os.environ, **((self._hook and self._hook._env) or {})}
+        step = str(task_instance.task_id).split(".", maxsplit=1)[0]
+        declared = find(self.pipeline, environment=environment)
+        return lineage(declared, os.environ["TXLOOM_WAREHOUSE"], step, self._counts)
 
 
 def died(process: Any, message: str, task: str) -> AirflowException:
@@ -179,5 +197,9 @@ def in_turn(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def cuts_asset(pipeline: Pipeline) -> Asset:
-    """Return the asset that `publish` updates: downstream DAGs start on it and read the cut it names."""
+    """Return the asset that `publish` updates: downstream DAGs start on it and read the cut it names.
+
+    The extra of its event is what publish returned (the cut's number, its watermark, its tables' versions), with the
+    pipeline, the run, and the warehouse as `lake`.
+    """
     return Asset(name=f"{pipeline.name}_cuts", uri=names.asset_uri(pipeline.name))

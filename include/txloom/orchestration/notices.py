@@ -8,7 +8,7 @@ from airflow.sdk import BaseNotifier, Context, conf
 from airflow.sdk.log import mask_secret
 
 from txloom.config import find
-from txloom.config.models.alerts import WebhookChannel
+from txloom.config.models.alerts import AppriseChannel, WebhookChannel
 from txloom.config.models.pipeline import Pipeline
 from txloom.orchestration import connections
 from txloom.orchestration.pipelines import warehouse
@@ -22,7 +22,7 @@ def reached(pipeline: str) -> tuple[Pipeline, str, dict[str, str]]:
     declared = find(pipeline, environment={**os.environ, **pipeline_environment})
     names = declared.alerts.connections if declared.alerts is not None else ()
     for channel in declared.alerts.notify if declared.alerts is not None else ():
-        if isinstance(channel, WebhookChannel):
+        if isinstance(channel, AppriseChannel | WebhookChannel):
             mask_secret(channel.url)
     link = conf.get("api", "base_url", fallback="")
     environment = {**os.environ, **pipeline_environment, **connections.held(names), BASE_URL: link}

@@ -244,7 +244,12 @@ def letters(view: View, *, page: int, cause: str | None, transaction: str | None
 
 def findings(view: View, *, page: int) -> str:
     """Return the page of open findings on the source and its producer."""
-    return view.render("findings", page=problems.open_findings(*view.whose, number=page, size=SIZE))
+    with reading():
+        listing = problems.open_findings(*view.whose, number=page, size=SIZE)
+        requested = problems.snapshot_requests(*view.whose)
+    dag = names.snapshot_dag_id(view.pipeline.name) if view.pipeline.source.signals is not None else None
+    connector = {"name": dag, "address": view.links.airflow(f"dags/{dag}")} if dag else None
+    return view.render("findings", page=listing, requests=requested, connector=connector)
 
 
 def incidents(view: View, *, page: int) -> str:
@@ -267,7 +272,7 @@ def audit(view: View, *, page: int) -> str:
     """Return the page of what the newest audits found in each table."""
     listing = audits.audits(*view.whose, number=page, size=SIZE)
     name = view.pipeline.name
-    dags = {"dag": names.audit_dag_id(name), "load": names.load_dag_id(name)}
+    dags = {"dag": names.audit_dag_id(name), "load": names.load_dag_id(name), "repair": names.repair_dag_id(name)}
     addresses = {each: view.links.airflow(f"dags/{dag}") for each, dag in dags.items()}
     return view.render("audit", page=listing, declared=view.pipeline.audit is not None, **addresses)
 

@@ -75,7 +75,7 @@ HINTS = {
     TAKEN_TWICE: "The connector began its snapshot anew at the position of the one before, and rows of a table "
     "without a key cannot be told apart: some are there twice. Load a snapshot of the table (jobs/load_snapshot.py).",
     DIFFERS: "An audit compared the table with the database at one moment and found other rows, which audit_results "
-    "lists. Find out since when (txloom explain), load a snapshot of it (jobs/load_snapshot.py), audit it again.",
+    "lists. Find out since when (txloom explain), load just these rows (jobs/repair.py), audit it again.",
     RUNS_OVERLAP: "The producer restarted inside the transaction and sent rows of it again: nothing is missing, and "
     "there is nothing to do.",
 }

@@ -70,6 +70,8 @@ class Facts:
     valid_through: int | None = None
     valid_at: datetime | None = None
     """When the source committed the transaction at valid-through: the state of the source that readers see."""
+    published_at: datetime | None = None
+    """When the newest cut was published."""
     landed_at: datetime | None = None
     """When a landing last brought something new."""
     judged_at: datetime | None = None

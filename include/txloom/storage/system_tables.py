@@ -212,6 +212,27 @@ SOURCE_SNAPSHOTS = arrow_schema(
 lowest, highest: of those under way; ended, closed: up to which csn they are sent, and landed, whole; initial: the csn
 of the one that the stream began with, once it is whole. left_out: no more than that the landing left something out."""
 
+SNAPSHOT_REQUESTS = arrow_schema(
+    [
+        ("request", pa.string()),
+        ("at", INSTANT),
+        ("run_id", pa.string()),
+        ("status", pa.string()),
+        ("tables", pa.list_(pa.string())),
+        ("since_csn", pa.int64()),
+        ("ends", pa.map_(pa.string(), pa.int64())),
+        ("removed", pa.int64()),
+        ("detail", pa.string()),
+    ]
+)
+"""Incremental snapshots that a connector was asked for; of each request the newest row holds.
+
+status: planned; sent; read (the connector says that it has read the tables; ends: up to which offset of each partition
+all that it read lies, once known); loaded (the current tables show it); or failed. since_csn: the newest csn of the
+stream before the request: rows that the snapshot read have this or a higher one. removed: rows that it did not have and
+that were deleted.
+"""
+
 SOURCE_NAMES = arrow_schema(
     [("name", pa.string()), ("spelling", pa.string()), ("landing", pa.int64()), ("at", INSTANT)]
 )
@@ -370,6 +391,7 @@ AUDIT_DIFFERENCE = pa.struct(
         ("csn", pa.int64()),
     ]
 )
+AUDIT_REPAIR = pa.struct([("op", pa.string()), ("image", pa.string()), ("csn", pa.int64()), ("at", INSTANT)])
 AUDIT_RESULTS = arrow_schema(
     [
         ("run_id", pa.string()),
@@ -384,6 +406,7 @@ AUDIT_RESULTS = arrow_schema(
         ("valid_through", pa.int64()),
         ("source_seconds", pa.float64()),
         ("differences", pa.list_(AUDIT_DIFFERENCE)),
+        ("repairs", pa.list_(AUDIT_REPAIR)),
     ]
 )
 """What an audit found in a table: how many rows the source has, how many differ, and the first of these.
@@ -391,7 +414,8 @@ AUDIT_RESULTS = arrow_schema(
 verdict: equal; different; behind (the lake did not reach the moment of the database's snapshot in time, so that what
 differs may be on its way); unsettled (rows that differ were being changed at every look). A difference is one for each
 column of a row, with canonical texts (`txloom.current.equality`); kind: missing, extra (the source has no such row) or
-changed; csn: of the newest change that the lake has of the row.
+changed; csn: of the newest change that the lake has of the row. A repair is what makes a row that differs equal: an
+operation (r: the lake lacks it, U, D) with the source's row as a JSON object (of D the key), as it was at that csn.
 """
 
 GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])

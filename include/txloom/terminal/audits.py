@@ -7,10 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from txloom.config import find
 from txloom.config.problems import counted
-from txloom.steps.audit.audit import Choice, audit
+from txloom.steps.audit.audit import DIFFERENT, Choice, audit
 from txloom.steps.runner import listed, log_to_output
 from txloom.steps.step import Step, no_session
 from txloom.storage.paths import TablePaths
@@ -20,6 +21,7 @@ from txloom.terminal.texts import COLORS, shown
 
 DIFFERS = 6
 """Exit code: some rows differ, or could not be decided."""
+REPAIR = "To load just these rows, as the source has them: the repair DAG, or jobs/repair.py --audit"
 STYLES = {"equal": "green", "different": "red"}
 
 
@@ -30,7 +32,7 @@ def answer(given: argparse.Namespace, warehouse: str) -> tuple[Any, list[Rendera
         log_to_output()
     wait = None if given.wait is None else timedelta(seconds=given.wait)
     step = Step(pipeline, TablePaths(warehouse, pipeline.name), run_id, no_session)
-    counts = audit(step, Choice(listed(given.table), wait))
+    counts = audit(step, Choice(listed(given.table), wait, given.snapshot, given.csn))
     rows = [row for row in audits(pipeline, warehouse, size=1_000).rows if row["run_id"] == run_id]
     equal = counts["tables"] and not any(counts[name] for name in ("differing", "unsettled", "behind"))
     return {"counts": counts, "tables": rows}, list(_drawn(rows)), 0 if equal else DIFFERS
@@ -54,6 +56,8 @@ def _drawn(rows: list[dict[str, Any]]) -> Iterator[RenderableType]:
                 ("row", "what", "in the lake", "in the source", "since csn"),
                 [_difference(each) for each in row["differences"]],
             )
+    if any(row["verdict"] == DIFFERENT for row in rows):
+        yield Text(f"{REPAIR} {rows[0]['run_id']}")
 
 
 def _difference(each: dict[str, Any]) -> list[Any]:

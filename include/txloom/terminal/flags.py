@@ -1,4 +1,4 @@
-"""The flags of `txloom status`, `explain`, `audit`, `plan` and `init`; nothing heavy is imported for them."""
+"""The flags of `txloom status`, `explain`, `audit`, `plan`, `dbt` and `init`; nothing heavy is imported for them."""
 
 import argparse
 from pathlib import Path
@@ -12,7 +12,7 @@ DRY_CODES = """exit codes: 0 all would be fine; 6 there would be dead letters, f
 2 refused; 12 the source cannot be reached"""
 INIT_CODES = """exit codes: 0 written; 2 refused, or it needs you before it can run; 12 the database does not answer"""
 AUDIT_CODES = """exit codes: 0 every row is equal; 6 some rows differ, or could not be decided; 2 refused: no database \
-is declared, or it lacks a table; 12 the database does not answer"""
+is declared, or it lacks a table, or a file cannot be read; 12 the database does not answer"""
 
 
 def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -38,6 +38,9 @@ def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     audit.add_argument("--table", action="append", default=[], help="a declared table, or several with commas")
     wait = "seconds to wait until the lake shows the database's snapshot (default: as declared)"
     audit.add_argument("--wait", type=float, metavar="N", help=wait)
+    folder = "compare with the files of a snapshot folder instead of the declared database"
+    audit.add_argument("--snapshot", metavar="FOLDER", help=folder)
+    audit.add_argument("--csn", type=int, metavar="N", help="as of which its rows are (default: its date's)")
     _init_flags(commands)
     summary = "what a declaration will make, before anything is written"
     plan = commands.add_parser("plan", help=summary, description=f"Show {summary}.", epilog=PLAN_CODES)
@@ -48,6 +51,7 @@ def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     dry.add_argument("--keep", type=Path, metavar="DIR", help="keep the sample and its tables there")
     dry.add_argument("--rows", type=int, default=10, metavar="N", help="rows of a list (default: 10)")
     dry.add_argument("--json", action="store_true", help="print JSON, for machines")
+    _dbt_flags(commands)
     for command in (status, explain):
         rows = "rows of a list (default: 10)" if command is status else "rows of a page (default: 50)"
         command.add_argument("--rows", type=int, default=10 if command is status else 50, metavar="N", help=rows)
@@ -56,12 +60,27 @@ def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         command.add_argument("--json", action="store_true", help="print JSON, for machines")
 
 
+def _dbt_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    summary = "write the tables of a pipeline as sources of dbt, with freshness"
+    dbt = commands.add_parser("dbt", help=summary, description=f"{summary.capitalize()}.", epilog=PLAN_CODES)
+    dbt.add_argument("pipeline", metavar="PIPELINE", help="name or file")
+    dbt.add_argument("--engine", choices=("spark", "duckdb"), help="what dbt runs on (default: spark)")
+    dbt.add_argument("--schema", metavar="NAME", help="where Spark finds the tables (default: targets.catalog)")
+    dbt.add_argument("--out", type=Path, metavar="FILE", help="such as models/sources.yml (default: standard output)")
+    dbt.add_argument("--force", action="store_true", help="replace the file")
+    dbt.add_argument("--warehouse", metavar="URI", help="where the tables lie (default: TXLOOM_WAREHOUSE)")
+
+
 def _init_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     summary = "write a first declaration out of a database, a sample of a stream, or extracts"
     init = commands.add_parser("init", help=summary, description=f"{summary.capitalize()}.", epilog=INIT_CODES)
     add = init.add_argument
     add("name", metavar="NAME", help="of the pipeline")
-    add("--database", metavar="URI", help="of PostgreSQL: its catalog says tables, types and keys for certain")
+    add(
+        "--database",
+        metavar="URI",
+        help="of PostgreSQL, MySQL or MariaDB: its catalog says tables, types and keys",
+    )
     add("--schema", metavar="NAME,...", help="schemas of the database (default: all)")
     add("--tables", metavar="NAME,...", help="tables (default: all)")
     add("--format", metavar="FORMAT", help="debezium, wal2json, goldengate or snapshots (default: that of the sample)")

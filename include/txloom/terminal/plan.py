@@ -46,6 +46,9 @@ def _dags(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     yield names.maintenance_dag_id(name), pipeline.maintenance.schedule or by_hand
     if pipeline.audit is not None:
         yield names.audit_dag_id(name), pipeline.audit.schedule or by_hand
+        yield names.repair_dag_id(name), by_hand
+    if pipeline.source.signals is not None:
+        yield names.snapshot_dag_id(name), by_hand
     for dag in (names.load_dag_id, names.backfill_dag_id, names.dead_letters_dag_id):
         yield dag(name), by_hand
     yield names.consumer_dag_id(name), "after each cut: an example of a reader"

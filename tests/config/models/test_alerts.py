@@ -76,13 +76,18 @@ def test_a_webhooks_url_may_come_from_a_connection(declared: Declared) -> None:
         ),
         (
             ["notify: [{kind: pager}]"],
-            "shop.yaml:55: alerts.notify[0].kind: found 'pager', expected log, webhook, email or slack.",
+            "shop.yaml:55: alerts.notify[0].kind: found 'pager', expected log, webhook, email, slack or apprise.",
         ),
         (["notify: [log]"], "shop.yaml:55: alerts.notify[0]: found 'log', expected a mapping with kind."),
         (
             ["notify: [{kind: webhook, url: hooks.example}]"],
             "shop.yaml:55: alerts.notify[0].url: found 'hooks.example', expected a URL that begins with http:// or "
             "https://, or ${NAME} that holds one.",
+        ),
+        (
+            ["notify: [{kind: apprise, url: slack}]"],
+            "shop.yaml:55: alerts.notify[0].url: found 'slack', expected a URL of Apprise, such as slack://..., or "
+            "${NAME} that holds one.",
         ),
         (
             ["notify: [{kind: email, to: [on-call]}]"],

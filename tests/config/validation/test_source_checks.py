@@ -226,3 +226,21 @@ def test_fields_of_change_sets_without_a_value_are_one_mistake(refused: Refused)
         "shop.yaml:5: source.change_sets: found nothing, expected a mapping with flag, timestamp, transaction and "
         "sequence."
     )
+
+
+TOPIC = "  transaction_topic: dev.transactions\n"
+SIGNALS = "  signals: {topic: shop-signals, notifications: shop-notifications}\n"
+
+
+def test_signals_are_for_a_connector_over_kafka_and_go_to_its_prefix(refused: Refused, declared: Declared) -> None:
+    debezium = ("format: goldengate", "format: debezium"), (FILES, KAFKA)
+    for change in (debezium[0], debezium[1]):
+        message = refused(*change, (TOPIC, TOPIC + SIGNALS))
+        assert "found signals without a connector, expected source.format: debezium, over source.kafka" in message
+    assert "source.signals.prefix: found nothing, expected the connector's topic.prefix" in refused(
+        *debezium[0], debezium[1], (TOPIC, TOPIC + SIGNALS)
+    )
+    declared_prefix = SIGNALS.replace("}", ", prefix: dev}")
+    for topic in (TOPIC + declared_prefix, TOPIC.replace("transactions", "transaction") + SIGNALS):
+        signals = load(declared(*debezium, (TOPIC, topic))).source.signals
+        assert signals is not None and signals.topic == "shop-signals"

@@ -13,7 +13,14 @@ from txloom.config.models.pipeline import Column, Table
 from txloom.events import rejections
 from txloom.events.debezium.decoder import DebeziumDecoder
 from txloom.events.debezium.messages import HEADER, HINTS, NEW_KEY, NOT_GIVEN, OLD_KEY, SHAPE
-from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE, OF_SNAPSHOT
+from txloom.events.envelope import (
+    BEHIND,
+    FIRST_OF_TABLE,
+    LAST_OF_SNAPSHOT,
+    LAST_OF_TABLE,
+    OF_INCREMENTAL,
+    OF_SNAPSHOT,
+)
 
 PIPELINE = find("orders")
 TOPIC, ROWS = "dev.transaction", "dev.public.promo_codes"
@@ -138,6 +145,18 @@ def test_a_row_of_a_snapshot_is_whole_by_itself() -> None:
     assert (row()["expected"], row(op="r", transaction=None, source={"table": "x"})["expected"]) == (None, None)
 
 
+def test_a_row_of_an_incremental_snapshot_is_what_the_last_commit_left_and_has_no_lsn() -> None:
+    """As version 3.6 of the connector writes it, with a signal table and without."""
+    known = {"snapshot": "incremental", "lsn": None, "txId": None, "sequence": '["26382816","26383000"]'}
+    event = row(op="r", transaction=None, source=known)
+    assert (event["kind"], event["csn"], event["pos"]) == ("row", 26382816, BEHIND)
+    assert event["transaction_id"] == 'r:26382816:public.promo_codes:["P1"]'
+    early = row(op="r", transaction=None, source={**known, "sequence": '[null,"26383000"]'})
+    assert early["csn"] == 26383000
+    lost = row(op="r", transaction=None, source={**known, "sequence": None})
+    assert lost["kind"] == "poison"
+
+
 @pytest.mark.parametrize(
     ("op", "reported", "expected"),
     [
@@ -148,7 +167,7 @@ def test_a_row_of_a_snapshot_is_whole_by_itself() -> None:
         ("r", {"snapshot": True}, OF_SNAPSHOT),
         ("r", {}, OF_SNAPSHOT),
         ("r", {"snapshot": "last"}, LAST_OF_SNAPSHOT),
-        ("r", {"snapshot": "incremental"}, None),
+        ("r", {"snapshot": "incremental"}, OF_INCREMENTAL),
         ("c", {"snapshot": "last"}, None),
         ("c", {"snapshot": "false"}, None),
     ],

@@ -133,6 +133,12 @@ def test_mysql_commits_a_truncate_by_itself_and_counts_it_nowhere() -> None:
     assert row(SQLSERVER, None, op="t", after=None)["cause"] == rejections.NO_TRANSACTION
 
 
+def test_mariadb_names_a_truncate_by_its_gtid_but_never_ends_it() -> None:
+    """As Debezium 3.5 sends it: BEGIN 0-1-16, the truncate, BEGIN 0-1-17."""
+    event, alone = row(MYSQL, "0-1-16", op="t", after=None), row(MYSQL, None, op="t", after=None)
+    assert {**event, "pos": 0, "value": None} == {**alone, "value": None}
+
+
 @pytest.mark.parametrize(
     ("transaction", "collection", "declared", "counted"),
     [

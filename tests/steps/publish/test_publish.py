@@ -1,15 +1,17 @@
 """Tables that vanish, or are written anew: no cut leaves one out, no cut shows another table's version as its own."""
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from called import step_of
-from released import Released
+from released import BEGAN, Released
 from topics import no_session
 from txloom import read
+from txloom.config import names
 from txloom.errors import CutReplaced, ExpectationFailed, TablesFailed
 from txloom.steps.landing.pending_work import reasons
 from txloom.steps.publish.check_expectations import check_expectations
@@ -56,6 +58,33 @@ def shown(lake: Released, cut_id: int) -> list[int]:
 
 def test_a_cut_shows_what_it_was_published_with(lake: Released) -> None:
     assert (shown(lake, 1), shown(lake, 2)) == ([1], [1, 2])
+
+
+def test_publish_says_what_a_reader_of_its_event_needs(tmp_path: Path) -> None:
+    lake = Released(tmp_path, "id: long")
+    assert cycle(lake, 5) == {
+        "published": 1,
+        "cut_id": 1,
+        "csn_after": 0,
+        "valid_through": 5,
+        "committed_at": (BEGAN + timedelta(days=5)).isoformat(),
+        "gaps": 0,
+        "amends": 0,
+        "versions": {"readings": 1},
+    }
+    second = cycle(lake, 6)
+    assert (second["csn_after"], second["valid_through"], second["amends"]) == (5, 6, 0)
+    late = cycle(lake, 4)
+    assert (late["cut_id"], late["valid_through"], late["amends"]) == (3, 6, 2)
+
+
+def test_a_source_without_times_of_commits_has_none_in_the_event(tmp_path: Path) -> None:
+    lake = Released(tmp_path, "id: long")
+    lake.release(1, [("I", {}, {"id": 1})])
+    finished = lake.paths.table(names.TRANSACTIONS)
+    rows = [row | {"committed_at": None} for row in small_tables.query(finished, "select * from t")]
+    small_tables.replace(finished, rows, system_tables.TRANSACTIONS, {})
+    assert "committed_at" not in merged_and_published(lake)
 
 
 def test_a_table_that_vanished_before_publish_is_not_left_out_of_a_cut(lake: Released) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from txloom.config.models.base import Model
-from txloom.config.models.fields import Address, ConnectionId, Cron, Duration, Url, Whole
+from txloom.config.models.fields import Address, AppriseUrl, ConnectionId, Cron, Duration, Url, Whole
 
 
 class LogChannel(Model):
@@ -43,7 +43,18 @@ class SlackChannel(Model):
     ] = "slack_default"
 
 
-Channel = Annotated[LogChannel | WebhookChannel | EmailChannel | SlackChannel, Field(discriminator="kind")]
+class AppriseChannel(Model):
+    """Sends messages over one of the services that the library Apprise speaks; it has to be installed."""
+
+    kind: Annotated[Literal["apprise"], Field(description="The kind of channel")]
+    url: Annotated[
+        AppriseUrl, Field(description="The URL of Apprise; keep it out of the file: ${NAME} or ${conn:ID.password}")
+    ]
+
+
+Channel = Annotated[
+    LogChannel | WebhookChannel | EmailChannel | SlackChannel | AppriseChannel, Field(discriminator="kind")
+]
 
 
 class Alerts(Model):

@@ -10,11 +10,13 @@ from txloom.config.models.fields import ConnectionId, Count, Duration, Schedule
 
 
 class Audit(Model):
-    """How the lake is compared with the live source (jobs/audit.py); PostgreSQL 14 or newer."""
+    """How the lake is compared with the live source (jobs/audit.py): PostgreSQL 14 or newer, MySQL 8, MariaDB 10.5."""
 
     connection: Annotated[
         ConnectionId,
-        Field(description="The Airflow connection of the database, of type postgres; a user that may read suffices"),
+        Field(
+            description="The Airflow connection of the database, type postgres or mysql; a user that may read suffices"
+        ),
     ]
     schedule: Annotated[
         Schedule | None,

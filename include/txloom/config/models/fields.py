@@ -26,6 +26,8 @@ CONNECTION = r"[A-Za-z_][A-Za-z0-9_-]*"
 MEMORY = r"[1-9][0-9]{0,5}[kmgt]"
 URL = r"https?://[!-~]+|\$\{conn:[!-~]+"
 """A reference to a connection also matches, because it is not resolved where the secrets are not available."""
+APPRISE = r"[a-z][a-z0-9+.-]{0,30}://[!-~]+|\$\{conn:[!-~]+"
+"""As in URL, a reference to a connection also matches."""
 PRINTABLE = r"[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*"
 LONGEST = timedelta(days=3650)
 NO_KEY = "none"
@@ -143,6 +145,7 @@ Asset = Annotated[str, *_text(PRINTABLE, "the URI of an asset")]
 Cron = Annotated[str, BeforeValidator(parse_cron), WithJsonSchema({"type": "string", "examples": ["*/15 * * * *"]})]
 Day = Annotated[date, BeforeValidator(_date), WithJsonSchema({"type": "string", "format": "date"})]
 Address = Annotated[str, *_text(ADDRESS, "an e-mail address")]
+AppriseUrl = Annotated[str, *_text(APPRISE, "a URL of Apprise, such as slack://..., or ${NAME} that holds one")]
 ConnectionId = Annotated[str, *_text(CONNECTION, "the id of an Airflow connection")]
 Memory = Annotated[str, *_text(MEMORY, "an amount of memory, such as 512m or 4g")]
 Url = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": r"^https?://|\$\{"})]

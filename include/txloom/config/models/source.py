@@ -65,6 +65,21 @@ class Debezium(Model):
     ] = "base64"
 
 
+class Signals(Model):
+    """How a Debezium connector is asked to read tables anew, and where it says how far it is."""
+
+    topic: Annotated[
+        Topic, Field(description="The topic that the connector takes signals from: its signal.kafka.topic")
+    ]
+    notifications: Annotated[
+        Topic, Field(description="The topic that the connector notifies: its notification.sink.topic.name")
+    ]
+    prefix: Annotated[
+        Text | None,
+        Field(description="The connector's topic.prefix; by default what transaction_topic has before .transaction"),
+    ] = None
+
+
 class ChangeSets(Model):
     """What the fields of change sets are called."""
 
@@ -111,6 +126,10 @@ class Source(Model):
         Topic | None, Field(description="The topic that carries the transaction metadata; goldengate and debezium")
     ] = None
     debezium: Annotated[Debezium, Field(description="How values are written, of the format debezium")] = Debezium()
+    signals: Annotated[
+        Signals | None,
+        Field(description="How the connector is asked for snapshots of tables, of the format debezium over Kafka"),
+    ] = None
     change_sets: Annotated[ChangeSets, Field(description="What fields are called, of the format change_sets")] = (
         ChangeSets()
     )

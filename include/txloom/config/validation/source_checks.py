@@ -38,6 +38,7 @@ def check_source(draft: Draft) -> Iterator[Problem]:
     yield from _topic(draft, source, form.value, rule.value if rule else RULES[form.value][0])
     yield from _fields(draft, source, form.value, rule)
     yield from _debezium(draft, source)
+    yield from _signals(draft, source, form.value)
     if completeness is not None and rule is not None and not draft.is_reported(completeness):
         yield from _times(draft, completeness, rule.value)
 
@@ -65,6 +66,18 @@ def _fields(draft: Draft, source: Item, form: str, rule: Item | None) -> Iterato
         yield draft.problem(rule, expected, value="progress without it")
     elif transaction is not None and rule.value != "progress":
         yield draft.problem(transaction, "completeness.rule: progress", "Without it each row stands alone.")
+
+
+def _signals(draft: Draft, source: Item, form: str) -> Iterator[Problem]:
+    """Yield problems of signals: a connector takes them, over Kafka, and they are addressed to its prefix."""
+    signals, topic = source.given("signals"), source.given("transaction_topic")
+    if signals is None or draft.is_reported(signals):
+        return
+    if form != "debezium" or source.given("kafka") is None:
+        yield draft.problem(signals, "source.format: debezium, over source.kafka", value="signals without a connector")
+    elif signals.given("prefix") is None and topic is not None and not str(topic.value).endswith(".transaction"):
+        expected = "the connector's topic.prefix, because transaction_topic does not end in .transaction"
+        yield draft.missing(signals, "prefix", expected)
 
 
 def _debezium(draft: Draft, source: Item) -> Iterator[Problem]:

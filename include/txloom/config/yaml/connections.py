@@ -79,7 +79,7 @@ def _of_json(text: str) -> dict[str, Any]:
 
 def _of_uri(text: str) -> dict[str, Any]:
     """Read a URI as Airflow does: TYPE://[PROTOCOL://][LOGIN[:PASSWORD]@]HOST[:PORT][/SCHEMA][?NAME=VALUE...]."""
-    _, mark, rest = text.partition("://")
+    kind, mark, rest = text.partition("://")
     protocol, second, inner = rest.partition("://")
     if not mark or (second and ("@" in protocol or ":" in protocol)):
         raise ValueError("no URI")
@@ -87,6 +87,7 @@ def _of_uri(text: str) -> dict[str, Any]:
     host = _host(parts)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     return {
+        "conn_type": kind.lower(),
         "host": f"{protocol}://{host}" if second and host else host,
         "port": parts.port,
         "login": unquote(parts.username or ""),

@@ -6,6 +6,8 @@ themselves, and so are JSON, UUIDs and times of day, which land as the source pr
 texts by itself (`txloom.current.equality.postgresql_texts`).
 """
 
+import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
@@ -23,6 +25,9 @@ from txloom.current.row_hashes import joined, lists_of, measured
 NULL = "~"
 """What stands for null: no length begins with it."""
 HALF = 1 << 32
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_EXACT = Context(prec=131_072 + 16_384)
+"""PostgreSQL's numbers have no more digits."""
 
 
 def canonical(values: AnyArray, declared: ColumnType, *, padded: bool = False) -> AnyArray:
@@ -31,7 +36,8 @@ def canonical(values: AnyArray, declared: ColumnType, *, padded: bool = False) -
     Args:
         values: of a column with the declared type.
         declared: the type.
-        padded: whether the source's column pads texts with blanks, which then say nothing.
+        padded: whether the source's column writes equal values in several ways: texts are padded with blanks, JSON has
+            other blanks and another order of names.
     """
     if declared.element is not None:
         return _arrays(values, declared.element)
@@ -48,6 +54,8 @@ def canonical(values: AnyArray, declared: ColumnType, *, padded: bool = False) -
     if declared.kind in ("timestamp", "timestamptz"):
         return values.cast(pa.timestamp("us", getattr(values.type, "tz", None))).cast(pa.int64()).cast(pa.string())
     texts = values.cast(pa.string())
+    if padded and declared.kind == "json":
+        return pa.array([None if each is None else json_text(each) for each in texts.to_pylist()], pa.string())
     return pc.utf8_rtrim(texts, characters=" ") if padded else texts
 
 
@@ -56,14 +64,18 @@ def readable(text: str | None, declared: ColumnType) -> str | None:
 
     >>> readable("30001", ColumnType("decimal", 20, 4)), readable("-1", ColumnType("date"))
     ('3.0001', '1969-12-31')
+    >>> readable("30001.5", ColumnType("decimal", 20, 4))  # of a source with more digits than are declared
+    '3.00015'
     >>> readable("4609112532926033335", ColumnType("double")), readable("500000", ColumnType("timestamptz"))
     ('1.4285714285714286', '1970-01-01 00:00:00.500000+00:00')
     """
-    if text is None or not text.lstrip("-").isdigit():
+    if text is None or not _NUMBER.fullmatch(text):
+        return text
+    if declared.kind == "decimal":
+        return format(Decimal(text).scaleb(-declared.scale, _EXACT), "f")
+    if not text.lstrip("-").isdigit():
         return text
     kind, number = declared.kind, int(text)
-    if kind == "decimal":
-        return format(Decimal(number).scaleb(-declared.scale, Context(prec=60)), "f")
     if kind in ("double", "float"):
         return str(
             np.array(number, np.int64 if kind == "double" else np.int32).view(f"f{8 if kind == 'double' else 4}")
@@ -77,6 +89,24 @@ def readable(text: str | None, declared: ColumnType) -> str | None:
     except OverflowError:
         return text
     return text
+
+
+def json_text(text: str) -> str:
+    """Return the one text of all JSON that means the same; what is no JSON stays as it is.
+
+    >>> json_text('{"b": 1.0, "a": "\u017e"}') == json_text('{"a":"ž","b":1}')
+    True
+    """
+    try:
+        value = json.loads(text, parse_float=_number)
+    except ValueError:
+        return text
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _number(digits: str) -> float | int:
+    number = float(digits)
+    return int(number) if number.is_integer() else number
 
 
 def row_texts(columns: Sequence[AnyArray]) -> pa.BinaryArray:

@@ -52,7 +52,7 @@ from txloom.events.debezium.messages import (
     read_row,
 )
 from txloom.events.debezium.positions import BINLOG, Transaction, connector_of, read_transaction
-from txloom.events.envelope import ENVELOPE, OF_SNAPSHOT
+from txloom.events.envelope import BEHIND, ENVELOPE, OF_INCREMENTAL, OF_SNAPSHOT
 from txloom.events.goldengate.messages import INSERTS
 from txloom.events.malformed import Poison, read_message, unsigned
 from txloom.events.source_names import SourceNames
@@ -150,7 +150,7 @@ class DebeziumDecoder:
         payload, digest = identity.payload(op, before, content), identity.digest(op, before, content)
         transaction = _transaction(message, op, source)
         connector, name = connector_of(source, transaction), source.names[-1]
-        position, pos = f"{connector.at(source)}:{name}", _position(message)
+        position, pos = f"{connector.at(source)}:{name}", _position(message, source)
         row = key or (identity.by_content(payload, digest) if op in INSERTS else f"{payload:x}")
         alone = op in INSERTS and not key
         return {
@@ -222,20 +222,23 @@ def _checked(message: Message) -> tuple[Source, str]:
 
 
 def _transaction(message: Message, op: str, source: Source) -> Transaction | None:
-    """Return a row's transaction; None for a row that is one by itself."""
+    """Return a row's transaction; None for a row that is one by itself.
+
+    MySQL's and MariaDB's TRUNCATE is one, also where the connector writes the GTID of the statement: it has no END.
+    """
+    if op == "T" and source.connector in BINLOG:
+        return None
     if message.transaction is not None:
         return read_transaction(message.transaction.id)
-    if op == "r" or (op == "T" and source.connector in BINLOG):
-        return None
-    return read_transaction(None)
+    return None if op == "r" else read_transaction(None)
 
 
 def _of_snapshot(op: str, source: Source) -> str | None:
-    """Return a row's part in its snapshot; None for rows of the stream and of incremental snapshots."""
+    """Return a row's part in its snapshot; None for rows of the stream."""
     flag = bytes(source.snapshot)
-    if op != "r" or flag == INCREMENTAL:
+    if op != "r":
         return None
-    return MARKS.get(flag, OF_SNAPSHOT)
+    return OF_INCREMENTAL if flag == INCREMENTAL else MARKS.get(flag, OF_SNAPSHOT)
 
 
 def _refuse_left_out(image: bytes, table: Table) -> None:
@@ -266,9 +269,10 @@ def _identity(known: str, transaction: Transaction | None, number: int | None) -
     return None if transaction is None else identity.numbered(known, number)
 
 
-def _position(message: Message) -> int:
+def _position(message: Message, source: Source) -> int:
+    """Return a row's place in its transaction; a row of an incremental snapshot has what its last commit left."""
     if message.transaction is None:
-        return 0
+        return BEHIND if bytes(source.snapshot) == INCREMENTAL else 0
     total_order = unsigned(message.transaction.total_order)
     if total_order is None:
         raise Poison(rejections.NO_POSITION, f"total_order is {message.transaction.total_order!r}")

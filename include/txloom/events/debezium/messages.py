@@ -76,6 +76,7 @@ class Source(msgspec.Struct, gc=False):
     ts_ms: Number = None
     ts_us: Number = None
     lsn: Number = None
+    sequence: str | None = None
     file: str | None = None
     pos: Number = None
     row: Number = None

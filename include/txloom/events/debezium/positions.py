@@ -8,7 +8,9 @@ The form of a transaction's id shows which database it comes from, and whether i
     Oracle      5.6.641, 0500060081020000         the SCN of the commit is in the rows only
     SQL Server  00000025:00000d98:00a2            the LSN of the commit
 
-A row of a snapshot has no transaction, nor has MySQL's TRUNCATE, which commits by itself and is not counted.
+A row of a snapshot has no transaction, nor has MySQL's TRUNCATE, which commits by itself and is not counted: MariaDB's
+connector writes the statement's GTID on it, which no END follows.
+PostgreSQL's rows of an incremental snapshot have no LSN, but in `sequence` that of the last commit before them, first.
 Rows of one transaction with a GTID have different positions. The largest of them is in commit order too, on one server,
 and is the csn at which history shows them all. Positions in the binlogs of two servers cannot be compared.
 """
@@ -142,8 +144,18 @@ def _joined(*parts: Number) -> str | None:
     return ":".join(str(part) for part in parts if part is not None) or None
 
 
+def last_commit(sequence: str | None) -> str | None:
+    """Return the LSN of the last commit before a row, of `source.sequence`; before the first one the LSN of the read.
+
+    >>> last_commit('["26382816","26383000"]'), last_commit('[null,"26382192"]'), last_commit("[]")
+    ('26382816', '26382192', None)
+    """
+    known = re.findall(r'"([0-9]{1,20})"', sequence or "")
+    return known[0] if known else None
+
+
 def _at_lsn(source: Source) -> str | None:
-    return _joined(source.lsn)
+    return _joined(last_commit(source.sequence) if source.lsn is None else source.lsn)
 
 
 def _at_binlog(source: Source) -> str | None:
@@ -159,7 +171,7 @@ def _at_change(source: Source) -> str | None:
 
 
 def _lsn(source: Source) -> int | None:
-    return unsigned(source.lsn)
+    return unsigned(last_commit(source.sequence) if source.lsn is None else source.lsn)
 
 
 def _in_binlog(source: Source) -> int | None:
@@ -181,7 +193,7 @@ def _commit_lsn(source: Source) -> int | None:
 _BINLOG = ("file", "pos")
 _MYSQL = Connector(_at_binlog, _in_binlog, _in_binlog, (_BINLOG, _BINLOG), full_deletes=True)
 CONNECTORS = {
-    "postgresql": Connector(_at_lsn, None, _lsn, ((), ("lsn",)), full_deletes=False),
+    "postgresql": Connector(_at_lsn, None, _lsn, ((), ("lsn", "sequence")), full_deletes=False),
     "mysql": _MYSQL,
     "mariadb": _MYSQL,
     "oracle": Connector(_at_scn, _commit_scn, _scn, (("commit_scn",), ("scn",)), full_deletes=True),

@@ -21,6 +21,7 @@ from txloom.steps.alerts.notifiers import Notifier, notifiers
 from txloom.steps.step import Counts, Step
 from txloom.storage.health import incidents
 from txloom.storage.health.facts import facts
+from txloom.storage.health.metrics import Metric, metrics
 from txloom.storage.health.remembered import Memory, remembering
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.pipeline.overview import remember
@@ -31,13 +32,20 @@ LONGEST = 1_000
 """Characters of a task's error message that are kept."""
 
 
-def alert(step: Step, environment: Mapping[str, str] | None = None, *, source_was_checked: bool = False) -> Counts:
+def alert(
+    step: Step,
+    environment: Mapping[str, str] | None = None,
+    *,
+    source_was_checked: bool = False,
+    report: Callable[[Sequence[Metric]], None] = lambda _: None,
+) -> Counts:
     """Judge the tables as they are now, record incidents and send the messages that are due.
 
     Args:
         step: the pipeline, its tables and the run.
         environment: has the connections of channels, and BASE_URL; None: os.environ.
         source_was_checked: this run has checked that the source can be read.
+        report: takes the state of the pipeline as numbers, before any message is sent.
 
     Returns:
         open: open incidents. sent: messages sent. waiting: waiting transactions. dead_letters: open dead letters.
@@ -52,6 +60,7 @@ def alert(step: Step, environment: Mapping[str, str] | None = None, *, source_wa
     # Whoever gets a message can rely on it: only the overview trusts what was remembered.
     with remembering(paths, Memory.nothing(paths)) as memory:
         known = facts(pipeline, paths, now)
+    report(metrics(known))
     incidents = rules.incidents(known, pipeline.alerts, pipeline.name)
     counts = _update_incidents(
         paths, pipeline.alerts, lambda _: incidents, rules.JUDGED, environment, now if source_was_checked else None

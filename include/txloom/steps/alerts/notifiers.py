@@ -1,4 +1,4 @@
-"""Channels that messages are sent over: the log, a webhook, e-mail, Slack; all have one interface.
+"""Channels that messages are sent over: the log, a webhook, e-mail, Slack, Apprise; all have one interface.
 
 The fields of a connection come from an environment that has AIRFLOW_CONN_<ID>. Errors name the channel and the kind of
 error, and no address or value, which may be secret.
@@ -16,11 +16,12 @@ from email.message import EmailMessage
 from http.client import HTTPException
 from typing import IO, Any, Protocol
 
-from txloom.config.models.alerts import Alerts, Channel, EmailChannel, SlackChannel, WebhookChannel
+from txloom.config.models.alerts import Alerts, AppriseChannel, Channel, EmailChannel, SlackChannel, WebhookChannel
 from txloom.config.problems import Unfit
 from txloom.config.yaml import connections
 from txloom.errors import ConfigurationError, MessageUnsent
 from txloom.quality.messages import Message
+from txloom.steps.alerts.apprise_notifier import AppriseNotifier
 
 LOG = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ def _notifier(channel: Channel, name: str, environment: Mapping[str, str]) -> No
         return SlackNotifier(name, channel.connection, environment)
     if isinstance(channel, EmailChannel):
         return EmailNotifier(name, channel.to, channel.connection, environment)
+    if isinstance(channel, AppriseChannel):
+        return AppriseNotifier(name, channel.url)
     return LogNotifier(name)
 
 

@@ -3,26 +3,39 @@
 import logging
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from txloom.config import names
+from txloom.config.models.audit import Audit
 from txloom.config.problems import Unfit
 from txloom.config.yaml.connections import fields
 from txloom.errors import ConfigurationError, TxloomError
 from txloom.quality import findings as f
 from txloom.quality import masking
 from txloom.quality.findings import Finding
-from txloom.steps.audit.compare_table import Compared, Difference, Handles, LakeTable, compare
+from txloom.steps.audit.compare_table import (
+    CHANGED,
+    EXTRA,
+    MISSING,
+    Compared,
+    Difference,
+    Handles,
+    LakeTable,
+    compare,
+)
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
+from txloom.storage.databases.audit_source import AuditSource, Limits, Moment
+from txloom.storage.databases.connected import connected
+from txloom.storage.databases.snapshot_folder import SnapshotFolder
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.publishing import reader_holds
 from txloom.storage.publishing.reader_holds import Cut
-from txloom.storage.sources.postgresql import Limits, Moment, Postgresql, connected
 from txloom.storage.system_tables import AUDIT_RESULTS
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
@@ -31,8 +44,10 @@ LOG = logging.getLogger(__name__)
 EQUAL, DIFFERENT, BEHIND, UNSETTLED = "equal", "different", "behind", "unsettled"
 ROUNDS = 5
 """How often rows are looked at that change all the time."""
-LISTED = 1000
-"""The most differences of a table that are kept."""
+OPERATIONS = {MISSING: "r", CHANGED: "U", EXTRA: "D"}
+"""The change that makes a row equal, by what is wrong with it."""
+LISTED = 10_000
+"""The most rows of a table that differ and are kept."""
 SHOWN = 20
 """The most differences of a table that are printed."""
 LOOK = 2.0
@@ -46,12 +61,16 @@ class Choice:
     """What is compared.
 
     Args:
-        tables: names of declared tables; empty: all that have a key.
+        tables: names of declared tables; empty: all that have a key, and are in the snapshot folder.
         wait: how long to wait until the lake shows the database's snapshot; None: as declared.
+        snapshot: a snapshot folder to compare with, instead of the declared database.
+        csn: as of which its rows are; None: of an extract of a date, the date's.
     """
 
     tables: Sequence[str] = ()
     wait: timedelta | None = None
+    snapshot: str | None = None
+    csn: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,21 +95,18 @@ def audit(step: Step, choice: Choice) -> Counts:
         tables, rows (of the source), differing, unsettled and behind rows, and source_seconds (rounded up).
 
     Raises:
-        ConfigurationError: no database is declared, or it has not the declared tables and columns.
+        ConfigurationError: no database is declared, or it, or the snapshot folder, lacks a table or a column.
         SourceUnavailable: the database does not answer, or not in time.
         TxloomError: nothing was published yet.
     """
     declared = step.pipeline.audit
-    if declared is None:
-        raise ConfigurationError(
-            f"{step.pipeline.name} declares no database to compare with: add `audit: {{connection: ...}}`"
-        )
     chosen = _tables(step, choice)
-    limits = Limits(declared.rows_per_second, declared.statement_timeout.total_seconds())
-    connection = _connection(declared.connection)
-    wait = declared.wait if choice.wait is None else choice.wait
+    as_declared = Audit.model_fields["wait"].default if declared is None else declared.wait
+    wait = as_declared if choice.wait is None else choice.wait
     until = time.monotonic() + wait.total_seconds()
-    with connected(connection, limits) as source:
+    with _source(step, choice) as source:
+        if isinstance(source, SnapshotFolder) and not choice.tables:
+            chosen = _in_folder(source, chosen)
         outcomes = _looked_at(step, source, chosen, until)
         _write(step, outcomes, source.seconds)
         counts = [_reported(step, table, outcome) for table, outcome in outcomes.items()]
@@ -103,6 +119,32 @@ def audit(step: Step, choice: Choice) -> Counts:
         }
 
 
+@contextmanager
+def _source(step: Step, choice: Choice) -> Iterator[AuditSource]:
+    """Open what the lake is compared with."""
+    declared = step.pipeline.audit
+    if choice.snapshot is not None:
+        yield SnapshotFolder(step.pipeline, choice.snapshot, choice.csn)
+        return
+    if choice.csn is not None:
+        raise ConfigurationError("a csn is that of a snapshot folder: say --snapshot FOLDER with it")
+    if declared is None:
+        raise ConfigurationError(
+            f"{step.pipeline.name} declares no database to compare with: add `audit: {{connection: ...}}`, or say "
+            "--snapshot FOLDER"
+        )
+    limits = Limits(declared.rows_per_second, declared.statement_timeout.total_seconds())
+    with connected(_connection(declared.connection), limits) as source:
+        yield source
+
+
+def _in_folder(source: SnapshotFolder, chosen: Sequence[RowTable]) -> list[RowTable]:
+    for row_table in chosen:
+        if row_table.table.name not in source.tables:
+            LOG.warning(f"[audit] {row_table.table.name} has no folder in {source.path}, and is not compared")
+    return [row_table for row_table in chosen if row_table.table.name in source.tables]
+
+
 def _connection(name: str) -> dict[str, Any]:
     try:
         return fields(name, os.environ)
@@ -110,14 +152,20 @@ def _connection(name: str) -> dict[str, Any]:
         raise ConfigurationError(f"audit.connection: {problem}") from None
 
 
-def _looked_at(step: Step, source: Postgresql, chosen: Sequence[RowTable], until: float) -> dict[str, Outcome]:
+def _looked_at(step: Step, source: AuditSource, chosen: Sequence[RowTable], until: float) -> dict[str, Outcome]:
     """Compare tables, and rows that change meanwhile again; until: the moment up to which cuts are waited for."""
     outcomes = dict[str, Outcome]()
     again: dict[str, Handles | None] = dict.fromkeys(row_table.table.name for row_table in chosen)
-    for _ in range(ROUNDS):
+    tables = [row_table.table for row_table in chosen]
+    newest = partial(reader_holds.published, step.paths)
+    if source.as_of is not None:
+        current = [row_table.current for row_table in chosen]
+        retain = step.pipeline.maintenance.vacuum.retain
+        newest = partial(reader_holds.first_from, step.paths, source.as_of, retain, current)
+    for _ in range(ROUNDS if source.as_of is None else 1):
         moment = source.begin()
         source.mark()
-        with _cut(step, moment, until) as cut:
+        with _cut(step, newest, partial(source.shows, moment, tables=tables), until) as (cut, is_shown):
             for row_table in chosen:
                 name = row_table.table.name
                 if name in again:
@@ -128,35 +176,42 @@ def _looked_at(step: Step, source: Postgresql, chosen: Sequence[RowTable], until
                     LOG.info(
                         f"[audit] {name}: {seen.rows} rows, {len(seen.differences)} differ, {len(seen.in_flight)} again"
                     )
-                    outcomes[name] = _joined(known, seen, moment, cut)
+                    outcomes[name] = _joined(known, Outcome(EQUAL if is_shown else BEHIND, seen, moment, cut))
         again = {name: each.compared.in_flight for name, each in outcomes.items() if each.compared.in_flight}
         if not again or BEHIND in {each.verdict for each in outcomes.values()}:
             break
     return outcomes
 
 
-def _joined(known: Outcome | None, seen: Compared, moment: Moment, cut: Cut) -> Outcome:
-    """Add a look at some rows to those before."""
+def _joined(known: Outcome | None, look: Outcome) -> Outcome:
+    """Add a look at some rows to those before; its verdict is BEHIND where the lake does not show its moment."""
+    seen = look.compared
     if known is not None:
         seen = replace(seen, rows=known.compared.rows, differences=[*known.compared.differences, *seen.differences])
-    is_behind = (seen.differences or seen.in_flight) and cut.valid_through < moment.at_most
+    is_behind = (seen.differences or seen.in_flight) and look.verdict == BEHIND
     verdict = BEHIND if is_behind else DIFFERENT if seen.differences else UNSETTLED if seen.in_flight else EQUAL
-    return Outcome(verdict, seen, moment, cut)
+    return replace(look, verdict=verdict, compared=seen)
 
 
 @contextmanager
-def _cut(step: Step, moment: Moment, until: float) -> Iterator[Cut]:
-    """Wait for a cut that shows all that a snapshot may have, and keep its files; the newest, where none comes."""
+def _cut(
+    step: Step, newest: Callable[[], Cut | None], shows: Callable[[int], bool], until: float
+) -> Iterator[tuple[Cut, bool]]:
+    """Wait for a cut that shows all that a snapshot may have, and keep its files; the newest, where none comes.
+
+    newest: the newest cut, or the one that is best. shows: whether a lake does that which shows everything up to a csn.
+    Yields with the cut whether it does.
+    """
     reader = f"audit {step.run_id}"
-    cut = reader_holds.published(step.paths)
-    while (cut is None or cut.valid_through < moment.at_most) and time.monotonic() < until:
+    cut = newest()
+    while not (is_shown := cut is not None and shows(cut.valid_through)) and time.monotonic() < until:
         time.sleep(LOOK)
-        cut = reader_holds.published(step.paths)
+        cut = newest()
     if cut is None:
         raise TxloomError(f"{step.pipeline.name} has published nothing yet that could be compared")
     reader_holds.hold(step.paths, reader, cut, datetime.now(UTC) + LONGEST)
     try:
-        yield cut
+        yield cut, is_shown
     finally:
         reader_holds.release(step.paths, reader, cut)
 
@@ -190,6 +245,7 @@ def _write(step: Step, outcomes: dict[str, Outcome], seconds: float) -> None:
             "valid_through": outcome.cut.valid_through,
             "source_seconds": seconds,
             "differences": [row for each in outcome.compared.differences[:LISTED] for row in _rows(each)],
+            "repairs": [_repair(each) for each in outcome.compared.differences[:LISTED]],
         }
         for name, outcome in outcomes.items()
     ]
@@ -202,6 +258,12 @@ def _rows(difference: Difference) -> list[dict[str, Any]]:
     if not difference.columns:
         return [{**base, "column": None, "lake": None, "source": None}]
     return [{**base, "column": name, "lake": a, "source": b} for name, (a, b) in difference.columns.items()]
+
+
+def _repair(difference: Difference) -> dict[str, Any]:
+    """Return what makes a row equal: the operation, the source's row, and as of when."""
+    dated = {"csn": difference.as_of, "at": difference.at}
+    return {"op": OPERATIONS[difference.kind], "image": difference.image, **dated}
 
 
 def _reported(step: Step, table: str, outcome: Outcome) -> dict[str, int]:

@@ -1,21 +1,20 @@
 """Compare one table of the lake with the source's: digests of key ranges first, rows only where these differ."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from txloom.current.equality.canonical_texts import readable
+from txloom.current.equality.row_images import image
+from txloom.storage.databases.audit_source import AuditSource, Moment, Relation
 from txloom.storage.paths import TablePaths
-from txloom.storage.sources.postgresql import Moment, Postgresql, Relation
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.lake_digests import Key, LakeRows, audited, changed_keys, lake_rows, rows_at
 from txloom.storage.targets.row_tables import RowTable
 
 MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
 """What is wrong with a row of the lake: it is not there, the source has none, or a column has another value."""
-XIDS = 1 << 32
-WINDOW = 1 << 30
-"""Bytes of the log within which a commit that is written becomes visible; ids of transactions count round later."""
 Handles = dict[Key, tuple[Any, ...]]
 """Keys by their canonical texts, with values that the database takes."""
 
@@ -29,12 +28,17 @@ class Difference:
         kind: MISSING, EXTRA or CHANGED.
         columns: of a changed row the values of the lake and of the source by column, as texts.
         csn: of the newest change that the lake has of the row; None: of a row that it does not have.
+        as_of: the csn as of which the source had the row so; at: when that was, if known.
+        image: the source's row as a JSON object; of an EXTRA row its key.
     """
 
     key: Mapping[str, str]
     kind: str
     columns: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
     csn: int | None = None
+    as_of: int | None = None
+    at: datetime | None = None
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,12 +57,12 @@ class Compared:
 
 
 def compare(
-    source: Postgresql, relation: Relation, moment: Moment, lake: "LakeTable", keys: Handles | None = None
+    source: AuditSource, relation: Relation, moment: Moment, lake: "LakeTable", keys: Handles | None = None
 ) -> Compared:
     """Compare a table at the source's snapshot with the lake at a version.
 
     Args:
-        source: the database, within the snapshot.
+        source: within the snapshot.
         relation: the table there.
         moment: where the snapshot lies.
         lake: the table of the lake.
@@ -74,10 +78,15 @@ def compare(
     everything = moving is None
     in_flight = {key: handle for key, handle in differing.items() if everything or key in (moving or ())}
     real = [lake.difference(key, ours.get(key), theirs.get(key)) for key in differing if key not in in_flight]
-    return Compared(rows, real, in_flight)
+    columns, widths = audited(lake.row_table), relation.widths
+    images = [image(columns, theirs.get(key, key), widths) for key in differing if key not in in_flight]
+    # Where the snapshot lies above the cut, nothing changed these tables between the two.
+    as_of, at = min(moment.at_most, lake.upto), None if source.as_of is not None else moment.at
+    dated = [replace(each, as_of=as_of, at=at, image=text) for each, text in zip(real, images, strict=True)]
+    return Compared(rows, dated, in_flight)
 
 
-def _suspects(source: Postgresql, relation: Relation, lake: "LakeTable") -> tuple[int, Handles]:
+def _suspects(source: AuditSource, relation: Relation, lake: "LakeTable") -> tuple[int, Handles]:
     """Return how many rows the source has, and the keys whose rows have other digests there."""
     every, suspects = 0, Handles()
     ranges = list(lake.digests(relation.padded).ranges)
@@ -121,7 +130,7 @@ class LakeTable:
 
     def changed_since(self, moment: Moment, padded: frozenset[str]) -> set[Key] | None:
         """Return the keys of rows that transactions changed which a snapshot may not have; None: all, by a truncate."""
-        where = f"_txloom_csn <= {self.upto} and ({unseen(moment)})"
+        where = f"_txloom_csn <= {self.upto} and ({moment.unseen})"
         changes = history_reader.chosen(self.paths, self.row_table, where)
         return changed_keys(changes, self.row_table, padded)
 
@@ -141,12 +150,3 @@ class LakeTable:
             if a != b
         }
         return Difference(named, CHANGED, both, ours[1])
-
-
-def unseen(moment: Moment) -> str:
-    """Return the SQL condition of changes by transactions that a snapshot may not have."""
-    late = f"_txloom_csn > {moment.surely}"
-    ahead = f"(try_cast(_txloom_xid as bigint) - {moment.next_xid} + {XIDS}) % {XIDS} < {XIDS // 2}"
-    running = ", ".join(f"'{int(xid)}'" for xid in sorted(moment.running))
-    invisible = f"{ahead} or _txloom_xid in ({running})" if running else ahead
-    return f"{late} or (_txloom_csn > {moment.surely - WINDOW} and ({invisible}))"

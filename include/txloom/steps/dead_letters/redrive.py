@@ -16,7 +16,8 @@ from txloom.events import formats
 from txloom.events.formats import SourceDecoder
 from txloom.quality.dead_letters import RedriveEffect, Selection
 from txloom.steps.dead_letters.list_dead_letters import refuse_no_choice
-from txloom.steps.landing.land_events import close, finish_last
+from txloom.steps.landing.close_landing import close
+from txloom.steps.landing.land_events import finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.dead_letters import deliveries, open_letters
 from txloom.storage.dead_letters.listing import among

@@ -2,7 +2,8 @@
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.landing.internal_transaction import BEHIND, InternalTransaction
+from txloom.events.envelope import BEHIND
+from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import change_events, connector_snapshots
 from txloom.storage.paths import TablePaths

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray
 from txloom.config import names
@@ -18,12 +19,13 @@ from txloom.config.models.pipeline import Pipeline, Table
 from txloom.events.envelope import ENVELOPE
 from txloom.events.formats import SourceDecoder
 from txloom.events.images import typed_rows
+from txloom.events.images.reader import ImageReader
 from txloom.events.values.text import read_instants
 from txloom.storage.landing import change_events
 from txloom.storage.sources.splits import LandingPlan, Task
 
-BEHIND = 1 << 59
-"""Positions of a snapshot's rows begin here, in 18 digits: behind those of any transaction with the same csn."""
+REPAIR = f"{names.SYSTEM_PREFIX}repair:"
+"""The prefix of the ids of transactions that load the rows which an audit found to differ."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,21 @@ class InternalTransaction:
             lines: the line of each in the input split.
         """
         return change_events.with_position(decoder.decode(task.topic, messages), task, lines, self.at)
+
+    def problems(self, events: pa.Table, reader: ImageReader, messages: Sequence[bytes]) -> dict[int, str]:
+        """Return why rows cannot be read, by their number among the messages; none are as the declaration says.
+
+        Args:
+            events: what `landed` returned for the messages.
+            reader: of the table that they are of.
+            messages: the messages.
+        """
+        bad = events.filter(pc.equal(events.column("kind"), pa.scalar("poison"))).to_pylist()
+        if bad:
+            first = events.column("line")[0].as_py()
+            return {row["line"] - first: f"{row['cause']}: {row['detail']}" for row in bad}
+        texts = reader.read(messages).column("problem").to_pylist()
+        return {number: text for number, text in enumerate(texts) if text is not None}
 
     def landed_metadata(self, counts: Mapping[str, int], line: int, **more: Any) -> pa.Table:
         """Return the metadata as a row of change_events.

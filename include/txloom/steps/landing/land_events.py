@@ -9,8 +9,9 @@ from typing import Any
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.models.source import Kafka
 from txloom.events import formats
-from txloom.steps.landing.given_up_snapshots import clear_given_up
-from txloom.steps.landing.producer_checks import after_landing, after_snapshot
+from txloom.steps.landing.close_landing import close
+from txloom.steps.landing.follow_snapshots import follow_snapshots
+from txloom.steps.landing.producer_checks import after_landing
 from txloom.steps.landing.unreadable_files import note_unreadable
 from txloom.steps.step import Counts, Step
 from txloom.storage.landing import (
@@ -22,11 +23,9 @@ from txloom.storage.landing import (
     partition_watermarks,
 )
 from txloom.storage.paths import TablePaths
-from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import file_plan, files, kafka
 from txloom.storage.sources.files import Inbox, SourceFile
 from txloom.storage.sources.splits import LandingPlan, capped, fitting
-from txloom.transactions.low_watermark import bounded
 
 
 def land_events(step: Step) -> Counts:
@@ -44,7 +43,8 @@ def land_events(step: Step) -> Counts:
         SourceLost: if records that were not landed no longer exist.
     """
     landing_tables.create_tables(step.paths)
-    return _finish(step, _plan(step, finish_last(step) + 1))
+    last = follow_snapshots(step, finish_last(step))
+    return _finish(step, _plan(step, last + 1))
 
 
 def finish_last(step: Step) -> int:
@@ -142,29 +142,3 @@ def _finish(step: Step, planned: LandingPlan) -> Counts:
         if pipeline.source.kafka is None:
             note_unreadable(paths, step.run_id)
     return close(step, planned)
-
-
-def close(step: Step, planned: LandingPlan) -> Counts:
-    """End a landing whose events are written: dead letters for its poison, its clock row, its row in the ledger.
-
-    A repeated call writes nothing twice.
-
-    Args:
-        step: the pipeline, its tables and the run.
-        planned: the landing.
-
-    Returns:
-        landing: its number; counts of its events by kind.
-    """
-    pipeline, paths = step.pipeline, step.paths
-    landing_tables.write_poison(planned, paths)
-    bound = connector_snapshots.advance(pipeline, paths, planned)
-    if planned.reads_source:
-        clear_given_up(pipeline, paths, planned)
-        after_snapshot(pipeline, paths, planned.number, step.run_id)
-    reached = partition_watermarks.advance(pipeline, paths, planned)
-    landing_tables.write_clock(planned, paths, bounded(reached, bound))
-    counts = landing_tables.count(planned, paths)
-    entry = Entry(step.run_id, "land_events", planned.at, counts, batch=planned.number)
-    write_ledger(paths.warehouse, paths.pipeline, entry)
-    return {"landing": planned.number, **counts}

@@ -11,7 +11,13 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import connector_snapshots, landing_plan, landing_tables, partition_watermarks
+from txloom.storage.landing import (
+    connector_snapshots,
+    landing_plan,
+    landing_tables,
+    partition_watermarks,
+    requested_snapshots,
+)
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.publishing.watermark import gone
@@ -27,17 +33,19 @@ def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
     """
     paths = TablePaths(warehouse, pipeline.name)
     why = [f"{waiting} new at the source"] if waiting else []
-    why += _unfinished(paths)
+    why += unfinished(paths)
     why += [f"current table {name} is gone" for name in gone(paths, pipeline.current_tables)]
     why += _due(pipeline, paths, datetime.now(UTC))
     if connector_snapshots.progress(paths).snapshots.is_ending:
         why.append("a snapshot of the source has ended, and is shown by one more landing")
+    if pipeline.source.signals is not None and (under_way := requested_snapshots.open_requests(paths)):
+        why.append(f"a snapshot of {', '.join(under_way[0].tables)} was asked for and is not loaded yet")
     if pipeline.completeness.complete_now == "redrive" and (complete := open_letters.complete_now(paths)):
         why.append(f"{len(complete)} dead transactions are complete now")
     return why
 
 
-def _unfinished(paths: TablePaths) -> list[str]:
+def unfinished(paths: TablePaths) -> list[str]:
     """Return the first step that earlier cycles did not finish, as a list of one or no reason."""
     last = landing_plan.newest(paths)
     if not last:

@@ -8,7 +8,7 @@ from txloom.quality import findings as f
 from txloom.quality.findings import NEEDS_SNAPSHOT, Finding
 from txloom.storage.checks import findings
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import connector_snapshots, loaded_snapshots
+from txloom.storage.landing import connector_snapshots, loaded_snapshots, requested_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets.row_tables import RowTable, row_tables
@@ -52,6 +52,8 @@ def _close(paths: TablePaths, row: dict[str, Any], csn: int, run_id: str) -> Non
 def _loaded(pipeline: Pipeline, paths: TablePaths, reached: Watermark, since: int) -> dict[str, int]:
     """Return by table the newest csn as of which all its rows were loaded, by an operator or a connector; 0: never."""
     loaded = loaded_snapshots.loaded(paths, reached.valid_through, reached.release)
+    for name, since_csn in requested_snapshots.loaded(paths).items():
+        loaded[name] = max(loaded.get(name, 0), since_csn)
     for row_table in row_tables(pipeline):
         name = row_table.table.name
         csn = _sent_anew(pipeline, paths, row_table, reached, since)

@@ -1,12 +1,15 @@
-"""Tables of a declaration out of the catalog of a PostgreSQL database."""
+"""Tables of a declaration out of the catalog of a database."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from txloom.config.problems import nearest
 from txloom.errors import ConfigurationError
-from txloom.steps.propose.database_types import proposed
+from txloom.steps.propose import database_types, mysql_types
+from txloom.steps.propose.database_types import Proposed
 from txloom.steps.propose.proposal import Column, ForeignKey, Table, fit
-from txloom.storage.sources.postgresql_catalog import Catalog, CatalogTable, Reference
+from txloom.storage.databases.database_catalog import Catalog, CatalogTable, Reference
+
+Types = Callable[[str], Proposed]
 
 
 def chosen(catalog: Catalog, names: Sequence[str]) -> list[CatalogTable]:
@@ -25,14 +28,19 @@ def chosen(catalog: Catalog, names: Sequence[str]) -> list[CatalogTable]:
     return tables if names else list(catalog.tables)
 
 
-def tables_of(tables: Sequence[CatalogTable]) -> list[Table]:
+def types_of(catalog: Catalog) -> Types:
+    """Return what proposes the lake's type for a type of a database."""
+    return database_types.proposed if catalog.database == "postgresql" else mysql_types.proposed
+
+
+def tables_of(tables: Sequence[CatalogTable], proposed: Types) -> list[Table]:
     """Return proposed tables."""
-    return [_table(each) for each in tables]
+    return [_table(each, proposed) for each in tables]
 
 
-def foreign_keys(tables: Sequence[CatalogTable]) -> Iterator[ForeignKey]:
+def foreign_keys(tables: Sequence[CatalogTable], proposed: Types) -> Iterator[ForeignKey]:
     """Yield the foreign keys between tables that refer to the whole key of another one."""
-    known = {table.name: (table, _table(table)) for table in tables}
+    known = {table.name: (table, _table(table, proposed)) for table in tables}
     seen = set[tuple[str, str, tuple[str, ...]]]()
     for table in tables:
         for each in table.references:
@@ -57,14 +65,16 @@ def _short(name: str) -> str:
     return name.partition(".")[2]
 
 
-def _table(table: CatalogTable) -> Table:
-    types = {name: proposed(kind) for name, kind in table.columns}
+def _table(table: CatalogTable, proposed: Types) -> Table:
+    every = {name: proposed(kind) for name, kind in table.columns}
+    types = {name: kind for name, kind in every.items() if kind.type}
+    left_out = [f"Its column {name!r} is left out: {kind.guess}." for name, kind in every.items() if not kind.type]
     columns = [Column(name, kind.type, kind.guess) for name, kind in types.items()]
     which = "it is the replica identity" if table.identity == "i" else "there is no primary key: this is a unique index"
     guess = "" if table.is_primary else which
     if not table.key:
         guess = "there is no key: inserts only, updates and deletes become dead letters"
-    return fit(Table(table.name, columns, list(table.key), guess, list(_notes(table))))
+    return fit(Table(table.name, columns, list(table.key), guess, [*_notes(table), *left_out]))
 
 
 def _notes(table: CatalogTable) -> Iterator[str]:

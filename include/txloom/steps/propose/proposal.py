@@ -91,7 +91,7 @@ class Proposal:
         yield "  valid_through_age: 1h           # guess: how old may what readers see be?"
         yield "  stuck_after: 10m"
         yield "  dead_letters: 0"
-        yield "  notify: [{kind: log}]           # also webhook, slack, email"
+        yield "  notify: [{kind: log}]           # also webhook, slack, email, apprise"
         if self.audit:
             yield f"audit: {{connection: {text(self.audit)}}}"
         yield "maintenance:"

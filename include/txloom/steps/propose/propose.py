@@ -10,7 +10,8 @@ from txloom.errors import ConfigurationError
 from txloom.steps.propose import database_tables, extract_tables, stream_tables
 from txloom.steps.propose.proposal import Proposal, Table, text
 from txloom.steps.propose.samples import Sample, sample
-from txloom.storage.sources.postgresql_catalog import Catalog, CatalogTable, read_catalog
+from txloom.storage.databases import mysql_catalog, postgresql_catalog
+from txloom.storage.databases.database_catalog import Catalog, CatalogTable
 
 FORMATS = ("debezium", "wal2json", "goldengate", "snapshots")
 TABLES_OF = {
@@ -32,7 +33,7 @@ class Request:
         files: the folder with its messages or extracts.
         brokers: of Kafka, instead of files.
         prefix: of Debezium's topics.
-        database: libpq's address of a PostgreSQL database.
+        database: libpq's address of a PostgreSQL database, or the URI of a MySQL or MariaDB server.
         schemas: of that database; empty: all.
         tables: names of tables; empty: all.
         connection: the Airflow connection of that database, for audits.
@@ -65,9 +66,9 @@ def propose(request: Request) -> Proposal:
     format_ = format_ or (taken.format() if taken is not None else None)
     if format_ is None:
         raise _unknown("nothing")
-    catalog = None if request.database is None else read_catalog(request.database, request.schemas)
+    catalog = None if request.database is None else _catalog(request.database, request.schemas)
     chosen = [] if catalog is None else database_tables.chosen(catalog, request.tables)
-    source = _source(request, format_, taken, [each.name for each in chosen])
+    source = _source(request, format_, taken, catalog, [each.name for each in chosen])
     made = Proposal(request.name, source, _completeness(format_), [])
     made = replace(made, open_questions=list(_open_questions(request, format_, taken)), audit=request.connection or "")
     if catalog is not None:
@@ -110,17 +111,18 @@ def _sample(request: Request) -> Sample | None:
 
 
 def _from_database(made: Proposal, catalog: Catalog, chosen: Sequence[CatalogTable], format_: str) -> Proposal:
-    keys = list(database_tables.foreign_keys(chosen))
-    open_questions = [*made.open_questions, *_of_the_log(catalog, format_)]
-    return _complete(
-        replace(made, tables=database_tables.tables_of(chosen), foreign_keys=keys, open_questions=open_questions)
+    types = database_tables.types_of(catalog)
+    keys = list(database_tables.foreign_keys(chosen, types))
+    open_questions = [*made.open_questions, *(catalog.problems if format_ != "snapshots" else ())]
+    tables = database_tables.tables_of(chosen, types)
+    return _complete(replace(made, tables=tables, foreign_keys=keys, open_questions=open_questions))
+
+
+def _catalog(address: str, schemas: Sequence[str]) -> Catalog:
+    is_mysql = address.partition("://")[0].lower() in mysql_catalog.SCHEMES
+    return (
+        mysql_catalog.read_catalog(address, schemas) if is_mysql else postgresql_catalog.read_catalog(address, schemas)
     )
-
-
-def _of_the_log(catalog: Catalog, format_: str) -> list[str]:
-    if format_ != "snapshots" and catalog.wal_level != "logical":
-        return [f"wal_level of the database is {catalog.wal_level}: its changes can be captured only with logical."]
-    return []
 
 
 def _named(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
@@ -138,7 +140,9 @@ def _named(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
     return chosen if names else list(tables)
 
 
-def _source(request: Request, format_: str, taken: Sample | None, names: Sequence[str]) -> list[str]:
+def _source(
+    request: Request, format_: str, taken: Sample | None, catalog: Catalog | None, names: Sequence[str]
+) -> list[str]:
     """Return the lines below `source:`; names: of the tables of a database."""
     lines = [f"format: {format_}"]
     if request.brokers is not None:
@@ -149,7 +153,7 @@ def _source(request: Request, format_: str, taken: Sample | None, names: Sequenc
         lines += [f"files: {{path: {text(path)}{layout}}}"]
     if format_ == "snapshots":
         lines += ["snapshots: {extracts: full}     # or partial: a row that an extract does not have stays as it is"]
-    if format_ == "debezium" and (database := "postgresql" if request.database else _connector(taken)):
+    if format_ == "debezium" and (database := catalog.database if catalog else _connector(taken)):
         lines += [f"debezium: {{database: {database}}}   # with time_precision_mode, where the connector sets it"]
     if (topic := _transaction_topic(request, format_, taken)) is not None:
         lines += [f"transaction_topic: {text(topic)}"]

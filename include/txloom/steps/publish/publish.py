@@ -31,7 +31,10 @@ def publish(step: Step) -> Counts:
     them (docs/architecture.md, promise 4). No Spark is needed. A repeated call publishes nothing more.
 
     Returns:
-        published: 1 or 0. cut_id and valid_through, where there is a cut; gaps and versions of a new one.
+        published: 1 or 0. cut_id and valid_through, where there is a cut. Of a new one also csn_after, the
+        valid-through of the cut before (0: there is none); committed_at, when the source committed valid-through (ISO
+        8601, UTC; left out where the source gives its commits no time); how many gaps it has, how many earlier cuts it
+        amends, and versions.
 
     Raises:
         ExpectationFailed: if an expectation with severity `block` fails on these versions, whichever run wrote them.
@@ -62,11 +65,15 @@ def publish(step: Step) -> Counts:
     if pipeline.alerts is None:
         # Else `alert` does, which reads the same at the end of each cycle.
         remember(pipeline, paths.warehouse)
+    at = cut["committed_at"]
     return {
         "published": 1,
         "cut_id": cut["cut_id"],
+        "csn_after": newest["valid_through"] if newest else 0,
         "valid_through": reached.valid_through,
+        **({} if at is None else {"committed_at": at.isoformat()}),
         "gaps": len(cut["gaps"]),
+        "amends": len({each["cut_id"] for each in cut["amends"]}),
         "versions": cut["versions"],
     }
 
@@ -130,7 +137,9 @@ def _amended(paths: TablePaths, cuts: str, last: dict[str, Any], reached: Waterm
     """
     since = f"release > {last['release']} and release <= {reached.release} and csn <= {last['valid_through']}"
     since += f" and csn > {loaded_snapshots.floor(paths, last['release'])}"
-    sql = f"select xid, csn from t where status = 'released' and {since}"
+    # The rows of a connector's snapshot are a transaction each: of one csn they amend a cut as one.
+    sql = "select distinct case when starts_with(xid, 'r:') then 'rows of a snapshot' else xid end as xid, csn from t"
+    sql += f" where status = 'released' and {since}"
     late = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     repairs = shadow_tables.repaired_since(paths, last["published_at"])
     late += [{"xid": f"backfill {row['run_id']}", "csn": row["from_csn"]} for row in repairs]

@@ -19,8 +19,9 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavailable, WriteConflict
+from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import InternalTransaction
-from txloom.steps.landing.land_events import close, finish_last
+from txloom.steps.landing.land_events import finish_last
 from txloom.steps.snapshots import extract_diff_tasks
 from txloom.steps.snapshots.column_drift import note_columns, take_up
 from txloom.steps.snapshots.extract_diff import KINDS, Compared, Comparison, in_this_process

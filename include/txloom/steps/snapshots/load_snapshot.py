@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.errors import ConfigurationError
+from txloom.events.envelope import BEHIND
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
-from txloom.steps.landing.internal_transaction import BEHIND, InternalTransaction
-from txloom.steps.landing.land_events import close, finish_last
+from txloom.steps.landing.close_landing import close
+from txloom.steps.landing.internal_transaction import InternalTransaction
+from txloom.steps.landing.land_events import finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.delta import data_files
 from txloom.storage.landing import change_events, decoding, landing_plan, landing_tables, loaded_snapshots
@@ -184,13 +185,9 @@ def _decoded(load: InternalTransaction, number: int, file: SnapshotFile) -> Iter
         messages = [load.message(file.table, "r", start + i, after=image) for i, image in enumerate(images)]
         task = Task(number, names.LOAD, file.path, 0)
         events = load.landed(decoder, messages, task, range(first, first + len(messages)))
-        bad = events.filter(pc.equal(events.column("kind"), pa.scalar("poison"))).slice(0, 1).to_pylist()
-        problems = [(row["line"], f"{row['cause']}: {row['detail']}") for row in bad]
-        if not problems:
-            problem_texts = reader.read(messages).column("problem")
-            problems = [(first + i, text) for i, text in enumerate(problem_texts.to_pylist()) if text is not None]
-        if problems:
-            raise ConfigurationError(f"{file.path}: row {problems[0][0]}: {problems[0][1]}; nothing was loaded")
+        if problems := load.problems(events, reader, messages):
+            at = min(problems)
+            raise ConfigurationError(f"{file.path}: row {first + at}: {problems[at]}; nothing was loaded")
         yield events
 
 

@@ -42,6 +42,7 @@ def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
         now=now,
         valid_through=cut.get("valid_through"),
         valid_at=cut.get("committed_at") or cut.get("published_at"),
+        published_at=cut.get("published_at"),
         landed_at=ledger.get("landed_at"),
         judged_at=max((at for at in (ledger.get("checked"), judged_at(paths)) if at is not None), default=None),
         pending_steps=pending,

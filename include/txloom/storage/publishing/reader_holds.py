@@ -55,6 +55,27 @@ def published(paths: TablePaths, cut_id: int | None = None) -> Cut | None:
     return Cut(cut["cut_id"], cut["valid_through"], *maps)
 
 
+def first_from(paths: TablePaths, csn: int, retain: timedelta, tables: Collection[str]) -> Cut | None:
+    """Return the first cut that shows everything up to a csn, or the newest, where no other can still be read.
+
+    Args:
+        paths: where the tables are.
+        csn: what has to be shown.
+        retain: how long vacuum keeps what was replaced.
+        tables: the tables that are read.
+    """
+    lowest = f"(select min(valid_through) from t where valid_through >= {int(csn)})"
+    row = newest_cut(paths, "cut_id", f"valid_through = {lowest}")
+    cut = None if row is None else published(paths, row["cut_id"])
+    try:
+        if cut is None or set(tables) - cut.versions.keys() or vacuumed(paths, cut, retain, tables):
+            return published(paths)
+        refuse_replaced(paths, cut, tables)
+    except CutReplaced:
+        return published(paths)
+    return cut
+
+
 def refuse_replaced(paths: TablePaths, cut: Cut, tables: Collection[str] | None = None) -> None:
     """Raise CutReplaced where a table of a cut was made anew since, or lacks the version of the cut.
 

@@ -105,7 +105,7 @@ def extents(kafka: Kafka, topics: Sequence[str], former: Collection[str] = ()) -
 
 
 def _extents(kafka: Kafka, topics: Sequence[str], former: Collection[str]) -> list[Range]:
-    admin = _client(AdminClient, kafka)
+    admin = client(AdminClient, kafka)
     ids: dict[str, str] = {}
     partitions: list[TopicPartition] = []
     for topic, description in _described(kafka, admin, {*topics, *former}, optional=set(former) - {*topics}):
@@ -210,7 +210,7 @@ class Topics:
     def confirm(self, tasks: Sequence[Task]) -> None:
         """Raise SourceLost where a topic is not the planned one: it was created again while it was read by its name."""
         parts = [task.part for task in tasks if task.part is not None]
-        admin = _client(AdminClient, self.kafka)
+        admin = client(AdminClient, self.kafka)
         ids = {
             topic: str(description.topic_id)
             for topic, description in _described(self.kafka, admin, {part.topic for part in parts})
@@ -225,7 +225,7 @@ def read(kafka: Kafka, pipeline: str, part: Range) -> Iterator[Messages]:
 
     Raises SourceUnavailable after SILENCE seconds without a record, and SourceLost where records are gone.
     """
-    consumer = _client(Consumer, kafka, **{"group.id": f"txloom-{pipeline}"}, **READING)
+    consumer = client(Consumer, kafka, **{"group.id": f"txloom-{pipeline}"}, **READING)
     try:
         consumer.assign([TopicPartition(part.topic, part.partition, part.first)])
         at, last_record, trouble = part.first, time.monotonic(), ""
@@ -329,7 +329,7 @@ def _settings(kafka: Kafka) -> dict[str, Any]:
     return {**defaults, **kafka.options}
 
 
-def _client(kind: Callable[[dict[str, Any]], T], kafka: Kafka, **more: Any) -> T:
+def client(kind: Callable[[dict[str, Any]], T], kafka: Kafka, **more: Any) -> T:
     """Create a client; raises ConfigurationError that shows no value of an option, because it may be a secret."""
     try:
         return kind({**_settings(kafka), **more})

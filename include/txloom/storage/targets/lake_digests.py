@@ -1,6 +1,6 @@
 """A current table as an audit compares it: keys in order, and a digest of each row."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray
-from txloom.config.models.pipeline import Column
+from txloom.config.models.pipeline import Column, Table
 from txloom.current.equality.canonical_texts import canonical, digests, row_texts, total
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.read_session import opened
@@ -58,7 +58,7 @@ class LakeRows:
 
     def by_key(self) -> dict[Key, tuple[tuple[Any, ...], int]]:
         """Return the key's values and the digest of each row by its canonical key."""
-        texts = [each.to_pylist() for each in _texts(self.keys, self.columns, self.padded)]
+        texts = [each.to_pylist() for each in texts_of(self.keys, self.columns, self.padded)]
         values = [tuple(row.values()) for row in self.keys.to_pylist()]
         return dict(zip(zip(*texts, strict=True), zip(values, self.digests.tolist(), strict=True), strict=True))
 
@@ -70,15 +70,30 @@ def lake_rows(paths: TablePaths, row_table: RowTable, version: int, padded: Coll
     """
     columns, width = audited(row_table), len(row_table.key)
     read = ", ".join(sql_name(column.name) for column in columns)
-    keys = list[pa.Table]()
+    table = opened(paths.table(row_table.current), version)
+    return in_order(arrow_tables.batches({"t": table}, f"select {read} from t"), columns, width, padded)
+
+
+def in_order(
+    batches: Iterable[pa.Table], columns: Sequence[Column], width: int, padded: Collection[str] = ()
+) -> LakeRows:
+    """Return keys and digests of rows in the order of their keys; of the rows no more is kept.
+
+    Args:
+        batches: rows with the declared columns and types.
+        columns: as `audited` has them: the key's are the first.
+        width: how many columns the key has.
+        padded: columns whose texts the source pads with blanks.
+    """
+    names, keys = [column.name for column in columns[:width]], list[pa.Table]()
     made = list["np.ndarray[Any, np.dtype[np.int64]]"]()
-    for rows in arrow_tables.batches({"t": opened(paths.table(row_table.current), version)}, f"select {read} from t"):
-        made.append(digests(row_texts(_texts(rows, columns, padded))))
-        keys.append(rows.select(list(row_table.key)))
-    every = pa.concat_tables(keys) if keys else pa.table({name: pa.array([], pa.null()) for name in row_table.key})
-    order = pc.sort_indices(every, [(name, "ascending") for name in row_table.key])
-    in_order = np.concatenate([*made, np.zeros(0, np.int64)])[order.to_numpy()]
-    return LakeRows(every.take(order), in_order, columns[:width], padded)
+    for rows in batches:
+        made.append(digests(row_texts(texts_of(rows, columns, padded))))
+        keys.append(rows.select(names))
+    every = pa.concat_tables(keys) if keys else pa.table({name: pa.array([], pa.null()) for name in names})
+    order = pc.sort_indices(every, [(name, "ascending") for name in names])
+    ordered = np.concatenate([*made, np.zeros(0, np.int64)])[order.to_numpy()]
+    return LakeRows(every.take(order), ordered, columns[:width], padded)
 
 
 def rows_at(
@@ -93,9 +108,9 @@ def rows_at(
     there, firsts = dict[Key, tuple[tuple[str | None, ...], int]](), pa.array([key[0] for key in keys], pa.string())
     table = opened(paths.table(row_table.current), version)
     for rows in arrow_tables.batches({"t": table}, f"select {read} from t"):
-        (first,) = _texts(rows, columns[:1], padded)
+        (first,) = texts_of(rows, columns[:1], padded)
         some = rows.filter(pc.is_in(first, firsts))
-        texts = zip(*(column.to_pylist() for column in _texts(some, columns, padded)), strict=True)
+        texts = zip(*(column.to_pylist() for column in texts_of(some, columns, padded)), strict=True)
         for row, csn in zip(texts, cast("list[int]", some.column(CSN).to_pylist()), strict=True):
             if row[:width] in keys:
                 there[row[:width]] = (row, csn)
@@ -109,18 +124,23 @@ def changed_keys(changes: pa.Table, row_table: RowTable, padded: Collection[str]
     columns, keys = audited(row_table)[: len(row_table.key)], set[Key]()
     before = {name: pc.struct_field(changes.column("_txloom_before"), [name]) for name in row_table.key}
     for image in (changes.select(list(row_table.key)), pa.table(before)):
-        texts = zip(*(column.to_pylist() for column in _texts(image, columns, padded)), strict=True)
+        texts = zip(*(column.to_pylist() for column in texts_of(image, columns, padded)), strict=True)
         keys |= {key for key in texts if None not in key}
     return keys
 
 
 def audited(row_table: RowTable) -> list[Column]:
     """Return the declared columns of a table in the order in which an audit writes them: the key's first."""
-    table = row_table.table
+    return audited_columns(row_table.table)
+
+
+def audited_columns(table: Table) -> list[Column]:
+    """Return the declared columns of a table, the key's first."""
     return [*(table.column(name) for name in table.key), *(c for c in table.columns if c.name not in table.key)]
 
 
-def _texts(rows: pa.Table, columns: Sequence[Column], padded: Collection[str]) -> list[AnyArray]:
+def texts_of(rows: pa.Table, columns: Sequence[Column], padded: Collection[str] = ()) -> list[AnyArray]:
+    """Return the canonical texts of rows, column by column."""
     return [
         canonical(rows.column(column.name).combine_chunks(), column.type, padded=column.name in padded)
         for column in columns

@@ -5,9 +5,13 @@ from datetime import datetime
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.checks import findings, results
 from txloom.storage.health import incidents as incident_table
+from txloom.storage.landing import requested_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, open_tables, parsed, sliced
 
+FEW = 10
+"""Requests that are shown."""
+REQUEST = ("request", "tables", "status", "at", "since_csn", "removed", "detail")
 ORDER = ("block", "warn", "info")
 CHECKED = ("success", "checked", "failed", "detail", "checked_at", "run_id", "versions")
 
@@ -50,6 +54,13 @@ def open_findings(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: 
     paths = TablePaths(warehouse, pipeline.name)
     rows = sorted(findings.open_findings(paths), key=lambda row: row["severity"] != "error")
     return sliced(rows, number, size, last_step(paths))
+
+
+@open_tables
+def snapshot_requests(pipeline: Pipeline, warehouse: str) -> list[Row]:
+    """Return the newest snapshots that the connector was asked for: request, tables, status, at, removed, detail."""
+    newest = requested_snapshots.requests(TablePaths(warehouse, pipeline.name))[:FEW]
+    return [{name: getattr(each, name) for name in REQUEST} for each in newest]
 
 
 @open_tables

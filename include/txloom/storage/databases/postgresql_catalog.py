@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg2
 
 from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.storage.databases.database_catalog import Catalog, CatalogTable, Reference
 
 RELATIONS = """
     select c.oid, n.nspname, c.relname, c.relreplident::text, c.relkind::text from pg_class c
@@ -42,42 +42,6 @@ REFERENCES = """
 SYSTEM = "select nspname from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema'"
 
 
-@dataclass(frozen=True)
-class Reference:
-    """A foreign key: its columns, the table that it refers to, and the columns there."""
-
-    columns: tuple[str, ...]
-    table: str
-    referred: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class CatalogTable:
-    """A table of a database.
-
-    name: with its schema. columns: name and type, as format_type writes it, in order. generated: columns that the log
-    does not have. key: the columns of its replica identity's index, or of its primary key, or of another unique index;
-    is_primary: whether of the primary key. identity: d, f, n or i (pg_class.relreplident).
-    """
-
-    name: str
-    columns: tuple[tuple[str, str], ...]
-    key: tuple[str, ...]
-    is_primary: bool
-    identity: str
-    references: tuple[Reference, ...]
-    is_partitioned: bool
-    generated: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Catalog:
-    """The tables of a database, and its wal_level."""
-
-    tables: tuple[CatalogTable, ...]
-    wal_level: str
-
-
 def read_catalog(address: str, schemas: Sequence[str] = ()) -> Catalog:
     """Read the catalog of a database.
 
@@ -108,7 +72,8 @@ def _read(cursor: Any, schemas: Sequence[str]) -> Catalog:
     names = {oid: f"{schema}.{name}" for oid, schema, name, *_ in relations}
     tables = tuple(_table(cursor, names, relation) for relation in relations)
     ((level,),) = _rows(cursor, "show wal_level")
-    return Catalog(tables, level)
+    problem = f"wal_level of the database is {level}: its changes can be captured only with logical."
+    return Catalog(tables, "postgresql", () if level == "logical" else (problem,))
 
 
 def _table(cursor: Any, names: dict[int, str], relation: tuple[Any, ...]) -> CatalogTable:

@@ -6,6 +6,7 @@ and nothing above `Moment.at_most` is. A transaction writes its commit into the 
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -19,6 +20,7 @@ import psycopg2
 from txloom.config.models.pipeline import Table
 from txloom.current.equality import postgresql_texts
 from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.storage.databases.audit_source import Handle, Key, Limits, Texts
 from txloom.storage.delta.sql import sql_name
 
 LOG = logging.getLogger(__name__)
@@ -41,11 +43,9 @@ COLUMNS = """
 """
 TEXTS = ("text", "varchar", "bpchar", "name", "citext")
 """Types whose order depends on a collation."""
-Key = tuple[str, ...]
-"""The canonical texts of a key's values."""
-Handle = tuple[Any, ...]
-"""A key's values as the database takes them: Python's values, or the database's own texts."""
-Texts = tuple[str | None, ...]
+XIDS = 1 << 32
+WINDOW = 1 << 30
+"""Bytes of the log within which a commit that is written becomes visible; ids of transactions count round later."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,14 @@ class Moment:
     """From which xid on none is in the snapshot, by 32 bits that count round."""
     at: datetime
 
-
-@dataclass(frozen=True)
-class Limits:
-    """What a reader may ask of the database.
-
-    Args:
-        rows_per_second: read on average.
-        statement: seconds that one statement may take.
-    """
-
-    rows_per_second: int
-    statement: float
+    @property
+    def unseen(self) -> str:
+        """The SQL condition of changes by transactions that the snapshot may not have."""
+        late = f"_txloom_csn > {self.surely}"
+        ahead = f"(try_cast(_txloom_xid as bigint) - {self.next_xid} + {XIDS}) % {XIDS} < {XIDS // 2}"
+        running = ", ".join(f"'{int(xid)}'" for xid in sorted(self.running))
+        invisible = f"{ahead} or _txloom_xid in ({running})" if running else ahead
+        return f"{late} or (_txloom_csn > {self.surely - WINDOW} and ({invisible}))"
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ class Relation:
         order: the same with the collation that orders them as the lake does.
         key_types: their types.
         texts: the SQL of each declared column's canonical text, the key's columns first.
-        padded: declared columns whose texts are padded with blanks.
+        widths: by declared name, up to how many characters a column's texts are padded with blanks.
     """
 
     name: str
@@ -92,7 +88,12 @@ class Relation:
     order: tuple[str, ...]
     key_types: tuple[str, ...]
     texts: tuple[str, ...]
-    padded: frozenset[str]
+    widths: Mapping[str, int]
+
+    @property
+    def padded(self) -> frozenset[str]:
+        """The declared columns whose texts are padded with blanks."""
+        return frozenset(self.widths)
 
     @property
     def values(self) -> str:
@@ -129,6 +130,16 @@ class _Column(NamedTuple):
     kind: str
 
 
+def _width(kind: str) -> int:
+    """Return the length of a type that pads texts with blanks; 0: it has none.
+
+    >>> _width("character(10)"), _width("bpchar")
+    (10, 0)
+    """
+    length = re.search(r"\((\d+)\)", kind)
+    return int(length[1]) if length else 0
+
+
 class Postgresql:
     """One read-only connection to a database.
 
@@ -136,6 +147,9 @@ class Postgresql:
         connect: opens a connection.
         limits: what it may ask of the database.
     """
+
+    as_of: int | None = None
+    """Each snapshot is of another moment."""
 
     def __init__(self, connect: Callable[[], Any], limits: Limits) -> None:
         """Open a connection; nothing is asked yet."""
@@ -167,6 +181,10 @@ class Postgresql:
         except psycopg2.Error as error:
             LOG.info(f"[audit] no mark in the log: {str(error).strip().splitlines()[0]}")
 
+    def shows(self, moment: Moment, csn: int, tables: Sequence[Table]) -> bool:  # noqa: ARG002 (one log for all)
+        """Return whether a lake that shows tables up to a csn shows all that the snapshot may have of them."""
+        return csn >= moment.at_most
+
     def refuse_unfit(self) -> None:
         """Raise ConfigurationError for a database that is older than 14, or does not speak UTF-8."""
         version, encoding = self._connection.server_version, self._connection.get_parameter_status("server_encoding")
@@ -194,7 +212,7 @@ class Postgresql:
             order=tuple(quoted[name] + ' collate "C"' * (known[name].base in TEXTS) for name in table.key),
             key_types=tuple(known[name].kind for name in table.key),
             texts=tuple(postgresql_texts.canonical(quoted[column.name], column.type) for column in ordered),
-            padded=frozenset(name for name, column in known.items() if column.base == "bpchar"),
+            widths={name: _width(column.kind) for name, column in known.items() if column.base == "bpchar"},
         )
 
     def _columns(self, table: Table) -> tuple[tuple[str, str], dict[str, "_Column"]]:

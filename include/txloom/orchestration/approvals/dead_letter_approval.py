@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from txloom.config import find
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError, TxloomError, message_of
-from txloom.orchestration.approvals import Approval, answered
+from txloom.orchestration.approvals.approval import Approval, answered
 from txloom.orchestration.failures import failure
 from txloom.orchestration.forms import NEVER
 from txloom.orchestration.jobs import SparkJob, retried, spark_job

@@ -1,0 +1,68 @@
+"""Repair of a pipeline: load the rows that an audit found to differ, as the source had them, and no others.
+
+**When to use it.** An audit ended with `different`. See first why: the story of a row on the page says what the lake
+was told of it. A cause that is still there makes other rows differ.
+
+**What it does.** `list_rows` shows the rows of the newest audit, with both values; `approve` waits for a person. Then
+the rows become one transaction at the audit's csn: what the stream says of them later stands, what it says of before
+changes nothing any more. `buffer_transactions`, `merge_current` and `publish` process it, and `audit` compares these
+tables once more, which closes the finding.
+
+**The form.** `audit`: the run id of an audit; without it the newest of each table. `tables`: only these.
+`approval: never` asks nobody.
+
+| you see | what it means | what to do |
+|---|---|---|
+| approve waits | a person has to answer: Required Actions | approve, or refuse: then nothing is loaded |
+| list_rows is red (2) | the audit lists no rows of these tables | its log says of which it does |
+| outcome: rows cannot be read as declared | a value does not fit its column | correct the declaration, audit again |
+| outcome: rows differ | their cause is still there, or an audit lists not all | see their stories; repair again |
+"""
+
+from airflow.sdk import DAG, Param
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.orchestration import forms
+from txloom.orchestration.approvals.repair_approval import LIST, approval_task, listing_task, outcome_task
+from txloom.orchestration.forms import ALWAYS, NEVER
+from txloom.orchestration.jobs import cuts_asset, spark_job
+from txloom.orchestration.pipelines import begins, declared
+
+TABLES = f"--table={{{{ ti.xcom_pull(task_ids='{LIST}')['tables'] | join(',') }}}}"
+
+
+def repair(pipeline: Pipeline) -> DAG:
+    """Build the repair DAG of one pipeline."""
+    tables = sorted(table.name for table in pipeline.tables if not table.insert_only)
+    with DAG(
+        dag_id=names.repair_dag_id(pipeline.name),
+        schedule=None,
+        start_date=begins(pipeline),
+        catchup=False,
+        max_active_runs=1,
+        params={
+            "audit": Param(
+                None, title="Audit", description="Its run id; none: the newest", type=["string", "null"], minLength=1
+            ),
+            "tables": forms.tables(tables, "Whose rows are loaded; none: of all that differ"),
+            "approval": Param(ALWAYS, enum=[ALWAYS, NEVER], description="Whether a person is asked", title="Approval"),
+        },
+        tags=["txloom", pipeline.name, "repair"],
+        description=f"{pipeline.name}: load the rows that an audit found to differ",
+        doc_md=__doc__,
+    ) as dag:
+        chosen = ["--audit={{ params.audit or '' }}", TABLES]
+        loaded = spark_job(pipeline, "repair", arguments=chosen)
+        buffer, merge = (spark_job(pipeline, step) for step in ("buffer_transactions", "merge_current"))
+        publish = spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
+        # Outside the pipeline's pool: it waits for a cut that this run or the cycle publishes meanwhile.
+        audited = spark_job(pipeline, "audit", arguments=[TABLES], pool="default_pool", priority_weight=1)
+        listing_task(pipeline) >> approval_task(pipeline) >> loaded >> buffer >> merge
+        merge >> [publish, audited] >> outcome_task(pipeline)
+    return dag
+
+
+for declaration in declared():
+    if declaration.audit is not None:
+        globals()[names.repair_dag_id(declaration.name)] = repair(declaration)

@@ -1,0 +1,83 @@
+"""Choose, of the rows that audits found to differ, those to load, and say to a person what that does."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from txloom.errors import ConfigurationError
+from txloom.quality import masking
+from txloom.quality.dead_letters import escaped, plain
+from txloom.quality.incidents import moment
+from txloom.storage.checks.audited_rows import AuditedTable, audited_tables
+from txloom.storage.paths import TablePaths
+
+SHOWN = 20
+"""Differences of a table that a person reads before they approve; the page lists more."""
+WHAT = {"r": "added", "U": "changed", "D": "removed"}
+AFTER = """\
+The next cut shows it, and says which cuts it amends. What the stream says of these rows after that csn stands, \
+whenever it comes; what it says of before changes nothing any more. No other row changes. In rows that are added, \
+columns that are not declared are null. The values before stay in the history tables; there is no undo.
+"""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which rows are loaded.
+
+    Args:
+        audit: the run id of an audit; None: of each table the newest.
+        tables: names of declared tables; empty: all that differ.
+    """
+
+    audit: str | None = None
+    tables: Sequence[str] = ()
+
+
+def chosen_tables(paths: TablePaths, chosen: Chosen) -> list[AuditedTable]:
+    """Return the tables that are chosen; raise ConfigurationError where one of these has no rows that differ."""
+    differing = audited_tables(paths, chosen.audit)
+    audits = [each for each in differing if not chosen.tables or each.table in chosen.tables]
+    missing = sorted(set(chosen.tables) - {each.table for each in audits})
+    if missing or not audits:
+        which = f"audit {chosen.audit}" if chosen.audit else "the newest audit"
+        of = f" of {', '.join(missing)}" if missing else ""
+        there = f"; it lists rows of {', '.join(each.table for each in differing)}" if differing else ""
+        raise ConfigurationError(f"{which} lists no rows{of} that differ{there}")
+    return audits
+
+
+def markdown(audits: Sequence[AuditedTable], secret: Collection[str] = ()) -> str:
+    """Return in Markdown what a repair does, for the person who approves it; values of secret columns are masked."""
+    total = sum(len(each.repairs) for each in audits)
+    lines = [f"**{total} rows are loaded as the source had them.**", "", AFTER.strip()]
+    for each in audits:
+        counted = Counter(WHAT[row.op] for row in each.repairs)
+        csns = sorted({row.csn for row in each.repairs})
+        when = f"as of csn {' and '.join(map(str, csns))}" + (
+            f", {moment(at)}" if csns and (at := each.repairs[0].at) else ""
+        )
+        kinds = ", ".join(f"{count} {what}" for what, count in sorted(counted.items()))
+        lines += ["", f"**{escaped(each.table)}** {kinds}, {when}", ""]
+        lines += ["| row | what | in the lake | in the source |", "|---|---|---|---|"]
+        lines += [_line(row, secret) for row in each.differences[:SHOWN]]
+        more = len(each.differences) - SHOWN
+        lines += [f"| and {more} more, which the page lists | | | |"] if more > 0 else []
+        unlisted = each.differing - len(each.repairs)
+        lines += ["", f"{unlisted} more rows differ that are not listed: audit again after this."] if unlisted else []
+    return "\n".join(lines)
+
+
+def _line(row: Mapping[str, Any], secret: Collection[str]) -> str:
+    key = ", ".join(f"{name}={value}" for name, value in dict(row["key"]).items())
+    if row["kind"] != "changed":
+        sides = ("no row", "a row") if row["kind"] == "missing" else ("a row", "no row")
+        return f"| {escaped(plain(key))} | {WHAT['r' if row['kind'] == 'missing' else 'D']} | {sides[0]} | {sides[1]} |"
+    hidden = row["column"] in secret or masking.is_secret(row["column"])
+    lake, source = (_value(row[side], hidden=hidden) for side in ("lake", "source"))
+    return f"| {escaped(plain(key))} | {escaped(row['column'])} | {lake} | {source} |"
+
+
+def _value(text: str | None, *, hidden: bool) -> str:
+    return "null" if text is None else masking.MASK if hidden else escaped(plain(text))

@@ -1,0 +1,35 @@
+"""The end of a landing: what follows from its events once they are written."""
+
+from txloom.steps.landing.given_up_snapshots import clear_given_up
+from txloom.steps.landing.producer_checks import after_snapshot
+from txloom.steps.step import Counts, Step
+from txloom.storage.landing import connector_snapshots, landing_tables, partition_watermarks
+from txloom.storage.runs.ledger import Entry, write_ledger
+from txloom.storage.sources.splits import LandingPlan
+from txloom.transactions.low_watermark import bounded
+
+
+def close(step: Step, planned: LandingPlan) -> Counts:
+    """End a landing whose events are written: dead letters for its poison, its clock row, its row in the ledger.
+
+    A repeated call writes nothing twice.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        planned: the landing.
+
+    Returns:
+        landing: its number; counts of its events by kind.
+    """
+    pipeline, paths = step.pipeline, step.paths
+    landing_tables.write_poison(planned, paths)
+    bound = connector_snapshots.advance(pipeline, paths, planned)
+    if planned.reads_source:
+        clear_given_up(pipeline, paths, planned)
+        after_snapshot(pipeline, paths, planned.number, step.run_id)
+    reached = partition_watermarks.advance(pipeline, paths, planned)
+    landing_tables.write_clock(planned, paths, bounded(reached, bound))
+    counts = landing_tables.count(planned, paths)
+    entry = Entry(step.run_id, "land_events", planned.at, counts, batch=planned.number)
+    write_ledger(paths.warehouse, paths.pipeline, entry)
+    return {"landing": planned.number, **counts}

@@ -1,0 +1,168 @@
+"""Follow the snapshots that a connector was asked for, until the current tables show them.
+
+A row that the connector read has a csn of at least `since_csn`, and so has one that the stream changed meanwhile. When
+all that it read is merged, a row of the current table with a lower csn is one that the source no longer has: it is
+deleted, as of `since_csn`. Nothing is deleted before that is sure: a row that could not be read as declared is a dead
+letter, and the request waits for its redrive.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+import pyarrow as pa
+
+from txloom.config import names
+from txloom.events.envelope import BEHIND, OF_INCREMENTAL
+from txloom.events.formats import SourceDecoder
+from txloom.events.source_names import folded
+from txloom.steps.landing.close_landing import close
+from txloom.steps.landing.internal_transaction import InternalTransaction
+from txloom.steps.landing.pending_work import unfinished
+from txloom.steps.step import Step
+from txloom.storage.dead_letters import open_letters
+from txloom.storage.delta import arrow_tables, data_files, small_tables
+from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.delta.sql import sql_name, text_list
+from txloom.storage.landing import change_events, kafka_offsets, landing_plan, landing_tables, requested_snapshots
+from txloom.storage.landing.requested_snapshots import FAILED, LOADED, READ, SENT, Request
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import merged
+from txloom.storage.sources import connector_signals, kafka
+from txloom.storage.sources.row_files import as_json
+from txloom.storage.sources.splits import LandingPlan, Task
+from txloom.storage.targets.row_tables import row_tables
+from txloom.storage.targets.undeclared_columns import effective_pipeline
+
+LOG = logging.getLogger(__name__)
+
+AT_ONCE = 50_000
+"""Rows of a block of deletes."""
+AFTER = timedelta(seconds=30)
+"""How long after the connector's word the ends of the topics are looked up: partitions are written side by side."""
+
+
+def follow_snapshots(step: Step, last: int) -> int:
+    """Bring each request one step further; return the number of the last landing, which may be a new one.
+
+    last: the number of the last landing, which is finished.
+    """
+    if step.pipeline.source.signals is None:
+        return last
+    for request in requested_snapshots.open_requests(step.paths):
+        if request.status == SENT:
+            _ask(step, request)
+        elif request.status == READ and request.ends is None:
+            if datetime.now(UTC) - request.at >= AFTER:
+                requested_snapshots.write(step.paths, request, READ, ends=_ends(step))
+        elif request.status == READ:
+            last = _settle(step, request, last)
+    return last
+
+
+def _ask(step: Step, request: Request) -> None:
+    """Look whether the connector has read the tables."""
+    state = connector_signals.state_of(step.pipeline, request.request)
+    if not state.is_over:
+        return
+    status_by_table = {folded(name): status for name, status in state.tables.items()}
+    sources = {name: folded(step.pipeline.table(name).source) for name in request.tables}
+    scans = {name: status_by_table.get(source, "not read") for name, source in sources.items()}
+    bad = [f"{name}: {status}" for name, status in scans.items() if status not in connector_signals.READ]
+    problem = state.problem or (f"the connector could not read {', '.join(bad)}" if bad else None)
+    LOG.info(f"snapshot {request.request}: {problem or 'the connector has read its tables'}")
+    requested_snapshots.write(step.paths, request, FAILED if problem else READ, detail=problem)
+
+
+def _ends(step: Step) -> dict[str, int]:
+    assert step.pipeline.source.kafka is not None
+    extents = kafka.extents(step.pipeline.source.kafka, kafka.topics_of(step.pipeline))
+    return {f"{each.topic}[{each.partition}]": each.until for each in extents}
+
+
+def _settle(step: Step, request: Request, last: int) -> int:
+    """Delete what the connector did not read, or end the request, once all that it read is merged."""
+    pipeline, paths = step.pipeline, step.paths
+    reached = {f"{topic}[{part}]": at.until for (topic, part), at in kafka_offsets.reached(paths).items()}
+    assert request.ends is not None
+    if any(reached.get(name, 0) < end for name, end in request.ends.items()) or unfinished(paths):
+        return last
+    watermark = merged(paths, pipeline.current_tables)
+    if watermark is None or watermark.valid_through < max(request.since_csn, _newest(paths, request)):
+        return last
+    if dead := _dead(paths, request):
+        detail = f"{dead} of its rows are dead letters: redrive or dismiss them"
+        if request.detail != detail:
+            requested_snapshots.write(paths, request, READ, detail=detail)
+        return last
+    stale = _stale(step, request)
+    count = sum(rows.num_rows for rows in stale.values())
+    if not count:
+        LOG.info(f"snapshot {request.request}: the current tables show it")
+        requested_snapshots.write(paths, request, LOADED, detail=None)
+        return last
+    _delete(step, request, stale, last + 1)
+    LOG.info(f"snapshot {request.request}: {count} rows that the source no longer has are deleted")
+    requested_snapshots.write(paths, request, READ, removed=request.removed + count, detail=None)
+    return last + 1
+
+
+def _newest(paths: TablePaths, request: Request) -> int:
+    """Return the highest csn of a row that the connector read."""
+    of_request = f"detail = '{OF_INCREMENTAL}' and csn >= {request.since_csn} and {_of_tables(request)}"
+    sql = f"select max(csn) as csn from t where kind = 'row' and {of_request}"
+    rows = small_tables.query(paths.change_events, sql)
+    return int((rows[0]["csn"] if rows else 0) or 0)
+
+
+def _dead(paths: TablePaths, request: Request) -> int:
+    """Return how many open dead letters may be rows that the connector read: their table, or csn, may be unknown."""
+    where = f'(csn is null or csn >= {request.since_csn}) and ("table" is null or {_of_tables(request)})'
+    dead = open_letters.open_dead_letters(paths, 'csn, "table"', f"where {where}")
+    return dead.num_rows
+
+
+def _of_tables(request: Request) -> str:
+    return f'"table" in ({text_list(request.tables)})'
+
+
+def _stale(step: Step, request: Request) -> dict[str, pa.Table]:
+    """Return, by table, the keys of rows that have not changed since the request, by the names that the source has."""
+    stale = dict[str, pa.Table]()
+    for row_table in row_tables(step.pipeline):
+        table, path = row_table.table, step.paths.table(row_table.current)
+        if table.name in request.tables and exists(path):
+            keys = ", ".join(f"{sql_name(name)} as {sql_name(table.column(name).source)}" for name in table.key)
+            sql = f"select {keys} from t where _txloom_csn < {request.since_csn}"
+            parts = list(arrow_tables.batches({"t": opened(path)}, sql))
+            stale |= {table.name: pa.concat_tables(parts)} if parts else {}
+    return stale
+
+
+def _delete(step: Step, request: Request, stale: dict[str, pa.Table], number: int) -> None:
+    """Land the deletes of rows as one transaction; a run that dies in it lands the same rows again."""
+    at, paths = LandingPlan(number, datetime.now(UTC), ()), step.paths
+    xid = f"{names.SYSTEM_PREFIX}snapshot_deletes:{number}"
+    transaction = InternalTransaction(effective_pipeline(step.pipeline, paths), at, xid, request.since_csn, None)
+    counts = {name: rows.num_rows for name, rows in stale.items() if rows.num_rows}
+    base = {"landing": number, "run_id": step.run_id, "at": at.at, "file_number": 0}
+    metadata = transaction.landed_metadata(counts, sum(counts.values()) + 1)
+    every = chain(_events(transaction, stale), [change_events.with_compact_events(metadata, at)])
+    written = [data_files.write_file(rows, names.CHANGE_EVENTS, paths.change_events) for rows in every]
+    landing_plan.write_plan(paths, number, [{**base, "topic": f"{names.LOAD}:{name}"} for name in counts])
+    landing_tables.append_files(written, at, paths)
+    close(replace(step, pipeline=transaction.pipeline), at)
+
+
+def _events(transaction: InternalTransaction, stale: dict[str, pa.Table]) -> Iterator[pa.Table]:
+    """Yield the deletes as rows of change_events, in blocks."""
+    decoder, task, line = SourceDecoder(transaction.pipeline), Task(0, names.LOAD, "", 0), 1
+    for name, rows in stale.items():
+        for batch in rows.to_batches(AT_ONCE):
+            keys = as_json(rows.schema.names, batch.columns)
+            messages = [transaction.message(name, "D", BEHIND + line + n, before=key) for n, key in enumerate(keys)]
+            events = transaction.landed(decoder, messages, task, range(line, line + len(messages)))
+            yield change_events.with_compact_events(events, transaction.at)
+            line += len(messages)

@@ -1,0 +1,1 @@
+"""What an audit compares the lake with: databases, and folders of extracts."""

@@ -1,0 +1,179 @@
+"""The audit of a lake against the files of a snapshot folder: equal as of its csn, and every difference is named."""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from called import step_of
+from lake import Lake, arrivals, new_lake
+from oracle import capture, declarations
+from oracle.state import Source
+from steps.snapshots.test_load_snapshot import write
+from txloom.cli import main
+from txloom.config import load
+from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.steps.audit.audit import Choice, audit
+from txloom.storage.checks.findings import open_findings
+from txloom.storage.paths import TablePaths
+from workloads.small_lake import SmallLake
+
+KINDS = dict(zip(declarations.TABLES, ("jsonl", "csv.gz", "parquet") * 2, strict=True))
+
+
+def upper(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{name.upper(): value for name, value in row.items()} for row in rows]
+
+
+def export(folder: Path, source: Source, csn: int) -> Path:
+    """Write the rows of all tables as of a csn, each table in files of another kind."""
+    for table, rows in source.state_as_of(csn).items():
+        write(folder, table, upper(rows.values()), KINDS[table])
+    return folder
+
+
+def compared(lake: Lake, folder: Path, csn: int | None, **choice: Any) -> dict[str, Any]:
+    choice_ = Choice(snapshot=str(folder), csn=csn, wait=timedelta(seconds=0), **choice)
+    return dict(audit(step_of(lake.pipeline, lake.warehouse, f"audit-{csn}"), choice_))
+
+
+def newest(lake: Lake) -> dict[str, Any]:
+    return {row["table"]: row for row in lake.query("audit_results", "select * from t order by at")}
+
+
+@pytest.fixture
+def sampled(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake, Source]:
+    """Return a lake that shows all of the sample, cut by cut, and the sample's source."""
+    lake = new_lake(spark, tmp_path, monkeypatch)
+    for arrival in arrivals():
+        lake.deliver(arrival)
+        lake.run()
+    return lake, Source(capture.read(arrivals()))
+
+
+def test_each_cut_equals_an_extract_as_of_its_csn(sampled: tuple[Lake, Source], tmp_path: Path) -> None:
+    lake, source = sampled
+    for cut in lake.query("cuts", "select cut_id, valid_through from t order by cut_id"):
+        csn = cut["valid_through"]
+        folder = export(tmp_path / str(csn), source, csn)
+        counts = compared(lake, folder, csn)
+        state = source.state_as_of(csn)
+        keyed = {table.name for table in lake.pipeline.tables if table.key}
+        assert (counts["differing"], counts["unsettled"], counts["behind"]) == (0, 0, 0)
+        assert counts["rows"] == sum(len(rows) for table, rows in state.items() if table in keyed)
+        assert {row["verdict"] for row in newest(lake).values()} == {"equal"}
+
+
+def test_rows_that_changed_between_an_extract_and_the_next_cut_are_no_difference(
+    sampled: tuple[Lake, Source], tmp_path: Path
+) -> None:
+    lake, source = sampled
+    csns = source.csns[len(source.csns) // 3 :: len(source.csns) // 6]
+    seen = [compared(lake, export(tmp_path / str(csn), source, csn), csn) for csn in csns]
+    assert [(each["differing"], each["behind"]) for each in seen] == [(0, 0)] * len(seen)
+    assert any(each["unsettled"] for each in seen)
+
+
+def test_planted_differences_are_named_whatever_the_kind_of_file(sampled: tuple[Lake, Source], tmp_path: Path) -> None:
+    lake, source = sampled
+    csn = source.csns[-1]
+    folder, expected = tmp_path / "export", dict[str, set[tuple[str, ...]]]()
+    for table, rows in source.state_as_of(csn).items():
+        declared = lake.pipeline.table(table)
+        images = [dict(row) for row in rows.values()]
+        texts = [c.name for c in declared.columns if c.name not in declared.key and c.type.kind == "string"]
+        if declared.key and len(images) > 2 and texts:
+            column = texts[0]
+            images[0][column] = "planted"
+            missing = dict(images[1])
+            new = declared.key[0]
+            images[1][new] = "987654321"
+            key = [tuple(str(row[name]) for name in declared.key) for row in (images[0], missing, images[1])]
+            expected[table] = {(*key[0], "changed", column), (*key[1], "extra", ""), (*key[2], "missing", "")}
+        write(folder, table, upper(images), KINDS[table])
+    counts = compared(lake, folder, csn)
+    named = {
+        table: {(*dict(d["key"]).values(), d["kind"], d["column"] or "") for d in row["differences"]}
+        for table, row in newest(lake).items()
+    }
+    assert {table: rows for table, rows in named.items() if rows} == expected
+    assert counts["differing"] == 3 * len(expected) > 6
+    assert {row["table"] for row in open_findings(TablePaths(lake.warehouse, lake.pipeline.name))} == set(expected)
+
+
+def test_a_lake_that_does_not_show_the_csn_yet_is_behind(sampled: tuple[Lake, Source], tmp_path: Path) -> None:
+    lake, source = sampled
+    csn = source.csns[-1]
+    folder = export(tmp_path / "export", source, csn)
+    rows = [*source.state_as_of(csn)["orders"].values()]
+    write(folder, "orders", upper([*rows, {**rows[0], "order_id": "987654321"}]), KINDS["orders"])
+    counts = compared(lake, folder, csn + 1)
+    assert (counts["differing"], counts["behind"]) == (0, 1)
+    assert compared(lake, folder, csn)["differing"] == 1
+
+
+def test_what_cannot_be_compared_is_named(sampled: tuple[Lake, Source], tmp_path: Path) -> None:
+    lake, source = sampled
+    folder, csn = export(tmp_path / "export", source, source.csns[-1]), source.csns[-1]
+    with pytest.raises(ConfigurationError, match="as of which csn are its rows"):
+        compared(lake, folder, None)
+    with pytest.raises(SourceUnavailable, match="the snapshot's folder does not exist"):
+        compared(lake, tmp_path / "none", csn)
+    with pytest.raises(ConfigurationError, match="a csn is that of a snapshot folder"):
+        audit(step_of(lake.pipeline, lake.warehouse, "x"), Choice(csn=7))
+    rows = upper(source.state_as_of(csn)["orders"].values())
+    lacking = [{name: value for name, value in row.items() if name != "NOTES"} for row in rows]
+    for changed, refused in (
+        ([rows[0], rows[1], rows[0]], r"the key order_id \d+ of orders stands in it twice"),
+        ([rows[0], {**rows[1], "ORDER_ID": None}], r"rows.jsonl: row 2: order_id: a key without a value"),
+        ([rows[0], {**rows[1], "ORDER_ID": "x"}], r"rows.jsonl: row 2: order_id"),
+        (lacking, "orders: no row of its files has column notes"),
+    ):
+        for file in (folder / "orders").iterdir():
+            file.unlink()
+        write(folder, "orders", changed)
+        with pytest.raises(ConfigurationError, match=refused):
+            compared(lake, folder, csn, tables=["orders"])
+    for file in (folder / "orders").iterdir():
+        file.unlink()
+    (folder / "orders").rmdir()
+    everything = len([table for table in lake.pipeline.tables if table.key])
+    assert compared(lake, folder, csn)["tables"] == everything - 1
+    with pytest.raises(ConfigurationError, match=r"orders: .* has no folder of it; it has "):
+        compared(lake, folder, csn, tables=["orders"])
+
+
+DATED = """
+name: club
+source: {{format: snapshots, files: {{path: {inbox}}}, snapshots: {{extracts: full}}}}
+completeness: {{rule: single}}
+tables:
+  - name: players
+    source: CLUB.PLAYERS
+    key: [team, id]
+    columns: {{team: string, id: int, born: date, pay: 'decimal(9,2)'}}
+targets: {{mirrors: ["*"]}}
+"""
+
+
+def test_the_extracts_of_a_date_say_their_csn_themselves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inbox = tmp_path / "inbox"
+    (tmp_path / "club.yaml").write_text(DATED.format(inbox=inbox))
+    lake = SmallLake(tmp_path, load(tmp_path / "club.yaml", connected=False))
+    for day, pay in ((1, "1.50"), (2, "2.50")):
+        folder = inbox / f"2026-11-0{day}"
+        rows = [
+            {"team": team, "id": n, "born": "2001-05-06", "pay": pay} for team in ("b", "ä", "a b", "") for n in (2, 10)
+        ]
+        write(folder, "players", rows[: 8 - day])
+        (folder / "_SUCCESS").touch()
+        lake.run()
+    command = ["audit", str(tmp_path / "club.yaml"), "--warehouse", lake.warehouse, "--wait", "0"]
+    for day in (1, 2):
+        assert main([*command, "--snapshot", str(inbox / f"2026-11-0{day}")]) == 0
+    assert main([*command, "--snapshot", str(inbox / "2026-11-01"), "--csn", "20261102"]) == 6
+    assert "in the source" in capsys.readouterr().out
+    assert main(command) == 2
+    assert "add `audit: {connection: ...}`, or say --snapshot FOLDER" in capsys.readouterr().err

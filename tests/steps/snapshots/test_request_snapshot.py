@@ -1,0 +1,160 @@
+"""A connector is asked to read tables anew while the source is written to: what was wrong is right, and stays so."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from called import step_of
+from cycles.test_live_debezium import DECLARED, SCHEMA, assert_equal, caught_up, in_database, in_lake, load_of
+from lake import Lake
+from services.connect import Connect
+from services.process import wait_until
+from txloom.config import load
+from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.quality import findings as f
+from txloom.quality.dead_letters import Selection
+from txloom.quality.findings import Finding
+from txloom.steps.dead_letters.dismiss import dismiss
+from txloom.steps.landing import follow_snapshots
+from txloom.steps.snapshots.request_snapshot import request_snapshot
+from txloom.storage.checks import findings
+from txloom.storage.delta import arrow_tables
+from txloom.storage.landing import requested_snapshots
+from txloom.storage.paths import TablePaths
+
+pytestmark = pytest.mark.stream
+SIGNALS = "signals: {topic: live-signals, notifications: live-notices}"
+SETTINGS = {
+    "signal.enabled.channels": "kafka",
+    "signal.kafka.topic": "live-signals",
+    "signal.poll.interval.ms": "500",
+    "notification.enabled.channels": "sink",
+    "notification.sink.topic.name": "live-notices",
+    "incremental.snapshot.chunk.size": "7",
+    "heartbeat.interval.ms": "500",
+}
+WATERMARKS = "CREATE TABLE signals (id varchar(64) PRIMARY KEY, type varchar(32), data varchar(2048));"
+
+
+@pytest.fixture
+def fresh(connect: Connect) -> Iterator[Connect]:
+    """Return a worker without a place, and take it away again."""
+    yield connect
+    connect.forget()
+
+
+def started(connect: Connect, spark: Any, folder: Path, **settings: str) -> Lake:
+    connect.postgres.fresh_database(connect.database, SCHEMA + WATERMARKS)
+    if "live-signals" not in connect.broker.topics():
+        connect.broker.create_topic("live-signals")
+    about = {**SETTINGS, "signal.kafka.bootstrap.servers": connect.broker.address, **settings}
+    connect.start(connector=about)
+    wait_until(lambda: connect.place, "the end of the snapshot")
+    connect.postgres.psql("UPDATE orders SET note = 'first' WHERE id = 1", connect.database)
+    wait_until(lambda: "dev.transaction" in connect.broker.topics(), "the first transaction")
+    file = folder / "live.yaml"
+    declared = DECLARED.format(brokers=connect.broker.address)
+    file.write_text(declared.replace("  transaction_topic", f"  {SIGNALS}\n  transaction_topic"))
+    return Lake(spark, folder, load(file))
+
+
+def damage(lake: Lake) -> set[int]:
+    """Let the lake's orders lack a row, have a wrong value, and a row that the source does not have."""
+    orders = DeltaTable(lake.path("orders"))
+    orders.delete("id = 2")
+    orders.update(predicate="id = 3", updates={"note": "'wrong'"})
+    old = arrow_tables.select(lake.path("orders"), "select * from t where id = 4")
+    extra = old.set_column(old.schema.get_field_index("id"), "id", [[777_777]])
+    write_deltalake(lake.path("orders"), extra.cast(old.schema), mode="append")
+    paths = TablePaths(lake.warehouse, "live")
+    findings.record(paths, [Finding(f.UNKNOWN_ROW, "orders", None, 1, None, "planted")], "planted")
+    return {2, 3, 777_777}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("settings", [{"read.only": "true"}, {"signal.data.collection": "public.signals"}])
+def test_what_was_wrong_is_right_once_the_connector_read_it_and_nothing_else_was_ever_wrong(
+    fresh: Connect, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]
+) -> None:
+    monkeypatch.setattr(follow_snapshots, "AFTER", timedelta(seconds=2))
+    lake, chance = started(fresh, spark, tmp_path, **settings), Random(20261127)
+    caught_up(fresh, lake, 1_000_000)
+    assert_equal(fresh, lake)
+    wrong, paths = damage(lake), TablePaths(lake.warehouse, "live")
+    first_run = step_of(lake.pipeline, lake.warehouse, "asked")
+    first = request_snapshot(first_run, [])
+    assert first["tables"] == 1 and request_snapshot(first_run, []) == first, "a repeated call asks once"
+    keys = list(range(5, 21))
+    try:
+        while requested_snapshots.open_requests(paths):
+            fresh.postgres.psql(load_of(chance, keys, 3), fresh.database)
+            keys = [row[0] for row in in_database(fresh, "orders", 1) if row[0] not in wrong and row[0] < 1_000_000]
+            lake.run()
+            there = {row["id"]: row["note"] for row in lake.rows("orders")}
+            assert there.get(2) in (None, "was there") and there[3] in ("wrong", "was there")
+    finally:
+        print(requested_snapshots.requests(paths))
+    (request,) = requested_snapshots.requests(paths)
+    assert (request.status, request.removed, request.tables) == ("loaded", 1, ("orders",))
+    caught_up(fresh, lake, 2_000_000)
+    assert_equal(fresh, lake)
+    assert findings.open_findings(paths) == []
+    assert lake.query("dead_letters", "select cause, detail from t") == []
+    assert all(line["balanced"] for line in lake.query("ledger", "select balanced from t where step = 'balance'"))
+    assert in_lake(lake, "orders", 1).keys().isdisjoint({(777_777,)})
+    with pytest.raises(ConfigurationError, match="no finding says that a table with a key needs a snapshot"):
+        request_snapshot(step_of(lake.pipeline, lake.warehouse, "again"), [])
+
+
+@pytest.mark.long
+def test_a_row_that_the_connector_read_and_nobody_could_is_not_deleted(
+    fresh: Connect, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow_snapshots, "AFTER", timedelta(seconds=1))
+    lake = started(fresh, spark, tmp_path, **{"read.only": "true"})
+    caught_up(fresh, lake, 1_000_000)
+    fresh.postgres.psql("UPDATE orders SET amount = 'NaN' WHERE id = 5", fresh.database)
+    caught_up(fresh, lake, 1_000_001)
+    paths = TablePaths(lake.warehouse, "live")
+    request_snapshot(step_of(lake.pipeline, lake.warehouse, "first"), ["orders"])
+
+    def waits() -> bool:
+        lake.run()
+        return "dead letters" in (requested_snapshots.requests(paths)[0].detail or "")
+
+    wait_until(waits, "the request to wait for a dead letter", within=120)
+    assert any(row["id"] == 5 for row in lake.rows("orders"))
+    fresh.postgres.psql("UPDATE orders SET amount = 5 WHERE id = 5", fresh.database)
+    caught_up(fresh, lake, 1_000_002)
+    dismiss(step_of(lake.pipeline, lake.warehouse, "away"), Selection(everything=True), person="me", reason="anew")
+
+    def is_loaded() -> bool:
+        lake.run()
+        return requested_snapshots.requests(paths)[0].status == "loaded"
+
+    wait_until(is_loaded, "the request to end", within=120)
+    assert_equal(fresh, lake)
+
+
+def test_brokers_that_are_not_there_take_no_signal_and_the_retry_sends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from txloom.storage.sources import connector_signals
+
+    file = tmp_path / "live.yaml"
+    declared = DECLARED.format(brokers="127.0.0.1:9")
+    file.write_text(declared.replace("  transaction_topic", f"  {SIGNALS}\n  transaction_topic"))
+    pipeline, paths = load(file), TablePaths(str(tmp_path / "lake"), "live")
+    monkeypatch.setattr(connector_signals, "SECONDS", 1.0)
+    for _ in range(2):
+        with pytest.raises(SourceUnavailable, match="the signal was not taken"):
+            request_snapshot(step_of(pipeline, tmp_path / "lake", "asked"), ["lines"])
+        (request,) = requested_snapshots.requests(paths)
+        assert (request.status, request.tables) == ("planned", ("lines",))
+    with pytest.raises(ConfigurationError, match="elsewhere: expected declared tables with a key: orders, lines"):
+        request_snapshot(step_of(pipeline, tmp_path / "lake", "asked"), ["elsewhere"])
