@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.committing import commit_once, commit_properties, written
@@ -122,15 +122,20 @@ def ensure(
     """
     if is_table(path):
         return
-    create_table(
-        path,
-        schema,
-        mode="ignore",
-        partition_by=list(partition_by) or None,
-        configuration=dict(properties or {}),
-        raise_if_key_not_exists=False,  # properties of txloom's own
-        commit_properties=commit_properties(metadata=metadata, fenced=False),
-    )
+    try:
+        create_table(
+            path,
+            schema,
+            mode="ignore",
+            partition_by=list(partition_by) or None,
+            configuration=dict(properties or {}),
+            raise_if_key_not_exists=False,  # properties of txloom's own
+            commit_properties=commit_properties(metadata=metadata, fenced=False),
+        )
+    except CommitFailedError:
+        # Another process created it meanwhile.
+        if not is_table(path):
+            raise
 
 
 def schema_of(path: str) -> pa.Schema:
