@@ -1,36 +1,23 @@
 """Tasks of the dead letters DAG: list what was chosen, ask for approval, redrive or dismiss it, report the outcome."""
 
 from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from txloom.config import find
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError, TxloomError, message_of
-from txloom.orchestration.approvals.approval import Approval, answered
+from txloom.orchestration.approvals.approval import APPROVE, Approval, PipelineTask, answered, question, task_of
 from txloom.orchestration.failures import failure
-from txloom.orchestration.forms import NEVER
-from txloom.orchestration.jobs import SparkJob, retried, spark_job
+from txloom.orchestration.jobs import SparkJob, spark_job
 from txloom.orchestration.notes import say
-from txloom.orchestration.pipelines import warehouse
 
-if TYPE_CHECKING:
-    from txloom.steps.step import Step
-
-LIST, APPROVE, REDRIVE, DISMISS, OUTCOME = "list_dead_letters", "approve", "redrive", "dismiss", "outcome"
-LONGEST = timedelta(minutes=5)
+LIST, REDRIVE, DISMISS, OUTCOME = "list_dead_letters", "redrive", "dismiss", "outcome"
 
 
-class Listing(BaseOperator):
+class Listing(PipelineTask):
     """Lists the open dead letters, and those of them that the run's form chooses; its result is bounded."""
-
-    def __init__(self, *, pipeline: str, **more: Any) -> None:
-        """Keep the pipeline's name; its declaration is read when the task runs."""
-        super().__init__(**more)
-        self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Return the chosen dead letters: counts, the version of the table, and a page in Markdown.
@@ -45,7 +32,7 @@ class Listing(BaseOperator):
         try:
             if reason == "":
                 raise ConfigurationError("a dismissal needs a reason: whoever asks later is shown it")
-            step = _step(self.pipeline, context)
+            step = self.step(context)
             self.log.info("%s", text(list_dead_letters.list_open(step, ALL)))
             selection = list_dead_letters.list_open(step, chosen := Selection(**chosen_by))
             # What a person approves is what is redriven: the version that was listed.
@@ -65,9 +52,6 @@ class DeadLettersApproval(Approval):
         chosen = context["ti"].xcom_pull(task_ids=LIST)
         if not chosen["events"]:
             raise AirflowSkipException(f"no open dead letter was chosen: nothing to {context['params']['action']}")
-        if context["params"]["approval"] == NEVER:
-            self.log.info("The run's form says that nobody is asked.")
-            return None
         return super().execute(context)
 
 
@@ -89,13 +73,8 @@ class Approved(SparkJob):
         return super().execute(context)
 
 
-class Outcome(BaseOperator):
+class Outcome(PipelineTask):
     """Reports the outcome in the log and in the run's note; its result is the counts."""
-
-    def __init__(self, *, pipeline: str, **more: Any) -> None:
-        """Keep the pipeline's name; its declaration is read when the task runs."""
-        super().__init__(**more)
-        self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Report the outcome, also where nothing was done."""
@@ -127,7 +106,7 @@ class Outcome(BaseOperator):
         from txloom.quality.dead_letters import outcome_in_markdown
         from txloom.steps.dead_letters import list_dead_letters
 
-        outcome = list_dead_letters.outcome(_step(self.pipeline, context), first, last)
+        outcome = list_dead_letters.outcome(self.step(context), first, last)
         dead = dict(outcome.dead)
         counts = {"redriven": outcome.total, "released": outcome.released, "waiting": outcome.waiting, "dead": dead}
         return outcome_in_markdown(outcome), {**counts, "still_poison": outcome.still_poison}
@@ -158,33 +137,15 @@ def _who(context: Context) -> str:
     return answered(context["ti"], APPROVE) or str(started)
 
 
-def _step(pipeline: str, context: Context) -> "Step":
-    from txloom.steps.step import Step
-
-    lake = warehouse()
-    return Step.of(find(pipeline, connected=False), lake, str(context["run_id"]))
-
-
 def listing_task(pipeline: Pipeline) -> Listing:
     """Return the task that lists dead letters."""
-    return Listing(
-        task_id=LIST, pipeline=str(pipeline.name), owner=pipeline.owner, execution_timeout=LONGEST, **retried(pipeline)
-    )
+    return task_of(Listing, pipeline, LIST)
 
 
-def approval_task(pipeline: Pipeline) -> DeadLettersApproval:
-    """Return the task that asks a person; it waits without a time limit.
-
-    An answer within a second of the question can arrive while the process that asked is still ending (Airflow 3.3 then
-    takes the task for killed): the retry asks again.
-    """
-    return DeadLettersApproval(
-        task_id=APPROVE,
-        subject=f"{{{{ params.action | capitalize }}}} dead letters of {pipeline.name}?",
-        body=f"{{{{ ti.xcom_pull(task_ids='{LIST}')['markdown'] }}}}",
-        owner=pipeline.owner,
-        **retried(pipeline),
-    )
+def approval_task(pipeline: Pipeline) -> Approval:
+    """Return the task that asks a person."""
+    subject = f"{{{{ params.action | capitalize }}}} dead letters of {pipeline.name}?"
+    return question(pipeline, subject, LIST, DeadLettersApproval)
 
 
 def approved_task(pipeline: Pipeline, action: str) -> SparkJob:
@@ -194,11 +155,4 @@ def approved_task(pipeline: Pipeline, action: str) -> SparkJob:
 
 def outcome_task(pipeline: Pipeline) -> Outcome:
     """Return the task that reports the outcome; it also runs where a person refused."""
-    return Outcome(
-        task_id=OUTCOME,
-        pipeline=str(pipeline.name),
-        owner=pipeline.owner,
-        execution_timeout=LONGEST,
-        trigger_rule="none_failed",
-        **retried(pipeline),
-    )
+    return task_of(Outcome, pipeline, OUTCOME, trigger_rule="none_failed")
