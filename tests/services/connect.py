@@ -167,6 +167,8 @@ class MariadbConnect(Connect):
     def _connector(self) -> dict[str, str]:
         source = {
             "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+            # The server is that of all tests of a process: the connector is not to read what others made there.
+            "schema.history.internal.store.only.captured.databases.ddl": "true",
             "database.hostname": self.mariadb.host,
             "database.port": str(self.mariadb.port),
             "database.user": self.mariadb.user,
