@@ -23,13 +23,12 @@ from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.events.debezium.positions import binlog_position
 from txloom.storage.databases import binlog
 from txloom.storage.databases.audit_source import Handle, Key, Limits, Texts
+from txloom.storage.databases.connection import AT_ONCE, Connection
 from txloom.storage.databases.mysql_moment import Moment
 from txloom.storage.databases.mysql_relation import Relation, quoted
 
 LOG = logging.getLogger(__name__)
 
-AT_ONCE = 500
-"""Keys of one query."""
 SETTLING = 2.0
 """Seconds within which a commit that is in the binlog becomes visible, where GTIDs do not say whether it is."""
 BY_VALUE = ("long", "int", "decimal", "double", "float", "boolean", "date", "timestamp", "timestamptz")
@@ -59,22 +58,15 @@ class _Column(NamedTuple):
     held: Held
 
 
-class Mysql:
-    """One read-only connection to a database.
+class Mysql(Connection):
+    """One read-only connection to a database."""
 
-    Args:
-        connect: opens a connection.
-        limits: what it may ask of the database.
-    """
-
-    as_of: int | None = None
-    """Each snapshot is of another moment."""
+    errors = pymysql.MySQLError
+    formats_always = True
 
     def __init__(self, connect: Callable[[], Any], limits: Limits) -> None:
         """Open a connection, and say what it may take; nothing else is asked yet."""
-        self._connection, self._limits = connect(), limits
-        self.rows, self.seconds = 0, 0.0
-        """Rows that were read, and the seconds that the database took for all statements."""
+        super().__init__(connect, limits)
         (version,) = self._one("select version()")
         self.is_mariadb = "mariadb" in version.lower()
         self._may_read_binlog = True
@@ -89,6 +81,11 @@ class Mysql:
             " time_zone = '+00:00', sql_mode = ''"
         )
         self._ask("set session transaction isolation level repeatable read")
+
+    @staticmethod
+    def reason(error: Exception) -> str:
+        """Return the first line of what the server says of an error, without its number."""
+        return str(error.args[-1] if error.args else error).strip().splitlines()[0]
 
     def begin(self) -> Moment:
         """Begin a new snapshot, and end the one before.
@@ -161,10 +158,6 @@ class Mysql:
                 "them a snapshot has: set gtid_mode=ON"
             )
         return None
-
-    def close(self) -> None:
-        """End the snapshot and the connection."""
-        self._connection.close()
 
     def relation(self, table: Table) -> Relation:
         """Return the table of the database that a declared one is.
@@ -250,25 +243,6 @@ class Mysql:
             there |= {row[:width]: row for row in rows}
         return there
 
-    def _one(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
-        return self._ask(sql, values)[0]
-
-    def _ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        begun = time.monotonic()
-        try:
-            with closing(self._connection.cursor()) as cursor:
-                cursor.execute(sql, tuple(values))
-                return list(cursor.fetchall())
-        except pymysql.MySQLError as error:
-            raise SourceUnavailable(f"the database did not answer: {_reason(error)}") from error
-        finally:
-            self.seconds += time.monotonic() - begun
-
-    def _wait(self, rows: int, begun: float) -> None:
-        """Let the database rest, so that no more than the declared rows are read in a second."""
-        self.rows += rows
-        time.sleep(max(0.0, rows / self._limits.rows_per_second - (time.monotonic() - begun)))
-
 
 def _parsed(relation: Relation, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return the canonical texts of rows, without the keys behind them; JSON is written anew."""
@@ -325,10 +299,6 @@ def connected(fields: Mapping[str, Any], limits: Limits) -> Iterator[Mysql]:
             limits,
         )
     except pymysql.MySQLError as error:
-        raise SourceUnavailable(f"no connection to the database: {_reason(error)}") from error
+        raise SourceUnavailable(f"no connection to the database: {Mysql.reason(error)}") from error
     with closing(source):
         yield source
-
-
-def _reason(error: Exception) -> str:
-    return str(error.args[-1] if error.args else error).strip().splitlines()[0]

@@ -21,14 +21,13 @@ from txloom.config.models.pipeline import Table
 from txloom.current.equality import postgresql_texts
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.storage.databases.audit_source import Handle, Key, Limits, Texts
+from txloom.storage.databases.connection import AT_ONCE, Connection
 from txloom.storage.delta.sql import sql_name
 
 LOG = logging.getLogger(__name__)
 
 OLDEST = 140_000
 """The oldest version whose times are exact numbers (`extract`), as `server_version_num` has it."""
-AT_ONCE = 500
-"""Keys of one query."""
 _HERE = "case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end"
 POSITION = f"{_HERE} - '0/0'::pg_lsn"
 RUNNING = "select (x::text::numeric % 4294967296)::text from pg_snapshot_xip(pg_current_snapshot()) x"
@@ -140,22 +139,16 @@ def _width(kind: str) -> int:
     return int(length[1]) if length else 0
 
 
-class Postgresql:
-    """One read-only connection to a database.
+class Postgresql(Connection):
+    """One read-only connection to a database; `mark` opens another."""
 
-    Args:
-        connect: opens a connection.
-        limits: what it may ask of the database.
-    """
-
-    as_of: int | None = None
-    """Each snapshot is of another moment."""
+    errors = psycopg2.Error
+    formats_always = False
 
     def __init__(self, connect: Callable[[], Any], limits: Limits) -> None:
         """Open a connection; nothing is asked yet."""
-        self._connect, self._connection, self._limits = connect, connect(), limits
-        self.rows, self.seconds = 0, 0.0
-        """Rows that were read, and the seconds that the database took for all statements."""
+        super().__init__(connect, limits)
+        self._connect = connect
 
     def begin(self) -> Moment:
         """Begin a new snapshot, and end the one before."""
@@ -179,7 +172,7 @@ class Postgresql:
                 cursor.execute("set local synchronous_commit to off")
                 cursor.execute("select pg_logical_emit_message(true, 'txloom', 'audit')")
         except psycopg2.Error as error:
-            LOG.info(f"[audit] no mark in the log: {str(error).strip().splitlines()[0]}")
+            LOG.info(f"[audit] no mark in the log: {self.reason(error)}")
 
     def shows(self, moment: Moment, csn: int, tables: Sequence[Table]) -> bool:  # noqa: ARG002 (one log for all)
         """Return whether a lake that shows tables up to a csn shows all that the snapshot may have of them."""
@@ -190,10 +183,6 @@ class Postgresql:
         version, encoding = self._connection.server_version, self._connection.get_parameter_status("server_encoding")
         if version < OLDEST or encoding != "UTF8":
             raise ConfigurationError(f"expected PostgreSQL 14 or newer in UTF8, found {version // 10000} in {encoding}")
-
-    def close(self) -> None:
-        """End the snapshot and the connection."""
-        self._connection.close()
 
     def relation(self, table: Table) -> Relation:
         """Return the table of the database that a declared one is.
@@ -253,25 +242,6 @@ class Postgresql:
             there |= {row[:width]: row for row in rows}
         return there
 
-    def _one(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
-        return self._ask(sql, values)[0]
-
-    def _ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        begun = time.monotonic()
-        try:
-            with closing(self._connection.cursor()) as cursor:
-                cursor.execute(sql, values or None)
-                return cursor.fetchall() if cursor.description else []
-        except psycopg2.Error as error:
-            raise SourceUnavailable(f"the database did not answer: {str(error).strip().splitlines()[0]}") from error
-        finally:
-            self.seconds += time.monotonic() - begun
-
-    def _wait(self, rows: int, begun: float) -> None:
-        """Let the database rest, so that no more than the declared rows are read in a second."""
-        self.rows += rows
-        time.sleep(max(0.0, rows / self._limits.rows_per_second - (time.monotonic() - begun)))
-
 
 @contextmanager
 def connected(fields: Mapping[str, Any], limits: Limits) -> Iterator[Postgresql]:
@@ -296,7 +266,7 @@ def connected(fields: Mapping[str, Any], limits: Limits) -> Iterator[Postgresql]
     try:
         source = Postgresql(partial(psycopg2.connect, **parameters), limits)
     except psycopg2.Error as error:
-        raise SourceUnavailable(f"no connection to the database: {str(error).strip().splitlines()[0]}") from error
+        raise SourceUnavailable(f"no connection to the database: {Postgresql.reason(error)}") from error
     with closing(source):
         source.refuse_unfit()
         yield source
