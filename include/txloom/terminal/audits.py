@@ -11,9 +11,10 @@ from rich.text import Text
 
 from txloom.config import find
 from txloom.config.problems import counted
-from txloom.steps.audit.audit import DIFFERENT, Choice, audit
+from txloom.steps.audit.audit import Choice, audit
 from txloom.steps.runner import listed, log_to_output
 from txloom.steps.step import Step, no_session
+from txloom.storage.checks.audited_rows import DIFFERENT
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.pipeline.audits import audits
 from txloom.terminal.status import grid

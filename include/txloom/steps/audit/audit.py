@@ -30,6 +30,7 @@ from txloom.steps.audit.compare_table import (
 )
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
+from txloom.storage.checks.audited_rows import DIFFERENT
 from txloom.storage.databases.audit_source import AuditSource, Limits, Moment
 from txloom.storage.databases.connected import connected
 from txloom.storage.databases.snapshot_folder import SnapshotFolder
@@ -41,7 +42,7 @@ from txloom.storage.targets.row_tables import RowTable, row_tables
 
 LOG = logging.getLogger(__name__)
 
-EQUAL, DIFFERENT, BEHIND, UNSETTLED = "equal", "different", "behind", "unsettled"
+EQUAL, BEHIND, UNSETTLED = "equal", "behind", "unsettled"
 ROUNDS = 5
 """How often rows are looked at that change all the time."""
 OPERATIONS = {MISSING: "r", CHANGED: "U", EXTRA: "D"}

@@ -9,7 +9,7 @@ from txloom.errors import ConfigurationError
 from txloom.quality import masking
 from txloom.quality.dead_letters import escaped, plain
 from txloom.quality.incidents import moment
-from txloom.storage.checks.audited_rows import AuditedTable, audited_tables
+from txloom.storage.checks.audited_rows import AuditedTable, audited_tables, masked
 from txloom.storage.paths import TablePaths
 
 SHOWN = 20
@@ -61,7 +61,7 @@ def markdown(audits: Sequence[AuditedTable], secret: Collection[str] = ()) -> st
         kinds = ", ".join(f"{count} {what}" for what, count in sorted(counted.items()))
         lines += ["", f"**{escaped(each.table)}** {kinds}, {when}", ""]
         lines += ["| row | what | in the lake | in the source |", "|---|---|---|---|"]
-        lines += [_line(row, secret) for row in each.differences[:SHOWN]]
+        lines += [_line(masked(row, secret)) for row in each.differences[:SHOWN]]
         more = len(each.differences) - SHOWN
         lines += [f"| and {more} more, which the page lists | | | |"] if more > 0 else []
         unlisted = each.differing - len(each.repairs)
@@ -69,15 +69,14 @@ def markdown(audits: Sequence[AuditedTable], secret: Collection[str] = ()) -> st
     return "\n".join(lines)
 
 
-def _line(row: Mapping[str, Any], secret: Collection[str]) -> str:
-    key = ", ".join(f"{name}={value}" for name, value in dict(row["key"]).items())
+def _line(row: Mapping[str, Any]) -> str:
+    key = escaped(plain(", ".join(f"{name}={value}" for name, value in row["key"].items())))
     if row["kind"] != "changed":
         sides = ("no row", "a row") if row["kind"] == "missing" else ("a row", "no row")
-        return f"| {escaped(plain(key))} | {WHAT['r' if row['kind'] == 'missing' else 'D']} | {sides[0]} | {sides[1]} |"
-    hidden = row["column"] in secret or masking.is_secret(row["column"])
-    lake, source = (_value(row[side], hidden=hidden) for side in ("lake", "source"))
-    return f"| {escaped(plain(key))} | {escaped(row['column'])} | {lake} | {source} |"
+        return f"| {key} | {WHAT['r' if row['kind'] == 'missing' else 'D']} | {sides[0]} | {sides[1]} |"
+    lake, source = ("null" if row[side] is None else _shown(row[side]) for side in ("lake", "source"))
+    return f"| {key} | {escaped(row['column'])} | {lake} | {source} |"
 
 
-def _value(text: str | None, *, hidden: bool) -> str:
-    return "null" if text is None else masking.MASK if hidden else escaped(plain(text))
+def _shown(text: str) -> str:
+    return text if text == masking.MASK else escaped(plain(text))

@@ -114,8 +114,7 @@ def _land(step: Step, parts: Sequence[_Part], number: int) -> int:
         counts[part.table] = some.num_rows
         events.append(some)
     counts = {table: count for table, count in counts.items() if count}
-    base = {"landing": number, "run_id": step.run_id, "at": at.at, "file_number": 0}
-    landing_plan.write_plan(step.paths, number, [{**base, "topic": part.topic} for part in parts])
+    landing_plan.write_topics(step.paths, at, step.run_id, [part.topic for part in parts])
     if counts:
         every = pa.concat_tables([*events, load.landed_metadata(counts, line)])
         landing_tables.append(change_events.with_compact_events(every, at), at, step.paths)

@@ -147,11 +147,10 @@ def _delete(step: Step, request: Request, stale: dict[str, pa.Table], number: in
     xid = f"{names.SYSTEM_PREFIX}snapshot_deletes:{number}"
     transaction = InternalTransaction(effective_pipeline(step.pipeline, paths), at, xid, request.since_csn, None)
     counts = {name: rows.num_rows for name, rows in stale.items() if rows.num_rows}
-    base = {"landing": number, "run_id": step.run_id, "at": at.at, "file_number": 0}
     metadata = transaction.landed_metadata(counts, sum(counts.values()) + 1)
     every = chain(_events(transaction, stale), [change_events.with_compact_events(metadata, at)])
     written = [data_files.write_file(rows, names.CHANGE_EVENTS, paths.change_events) for rows in every]
-    landing_plan.write_plan(paths, number, [{**base, "topic": f"{names.LOAD}:{name}"} for name in counts])
+    landing_plan.write_topics(paths, at, step.run_id, [f"{names.LOAD}:{name}" for name in counts])
     landing_tables.append_files(written, at, paths)
     close(replace(step, pipeline=transaction.pipeline), at)
 

@@ -209,10 +209,9 @@ def _land(
 ) -> None:
     """Plan the landing, and write it in one commit. Once it is planned it is written, or stays empty."""
     at, paths = transaction.at, step.paths
-    base = {"landing": at.number, "run_id": step.run_id, "at": at.at, "file_number": 0}
     counts = {name: result.events for name, result in results.items() if result.events}
     metadata = _write(transaction.landed_metadata(counts, 1, snapshot=summary), transaction, paths)
-    landing_plan.write_plan(paths, at.number, [{**base, "topic": dated_transactions.topic(name)} for name in results])
+    landing_plan.write_topics(paths, at, step.run_id, map(dated_transactions.topic, results))
     landing_tables.append_files([*written, metadata], at, paths)
     close(step, at)
 

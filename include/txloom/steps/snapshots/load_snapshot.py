@@ -101,7 +101,7 @@ def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= decoding.LOCAL_BYTES:
         rows = [events for each in files for events in _decoded(load, *each)]
         counted = [change_events.with_counted_rows(events, at) for events in rows]
-        _plan(load, files_by_table, paths, run_id)
+        landing_plan.write_topics(paths, at, run_id, map(loaded_snapshots.topic, files_by_table))
         head = load.truncates(files_by_table, BEHIND, _counted(rows))
         landing_tables.append(pa.concat_tables([change_events.with_compact_events(head, at), *counted]), at, paths)
     else:
@@ -131,13 +131,6 @@ def _refuse(csn: int, newest: int | None, *, ahead: bool) -> None:
         )
 
 
-def _plan(load: InternalTransaction, tables: Iterable[str], paths: TablePaths, run_id: str) -> None:
-    """Store the plan of a landing that is a snapshot. Once it is planned it is written, or stays empty."""
-    base = {"landing": load.at.number, "run_id": run_id, "at": load.at.at}
-    rows = [{**base, "file_number": 0, "topic": loaded_snapshots.topic(table)} for table in tables]
-    landing_plan.write_plan(paths, load.at.number, rows)
-
-
 def _land_large(
     session: "Callable[[], SparkSession]",
     load: InternalTransaction,
@@ -165,7 +158,7 @@ def _land_large(
     for _, counted in results:
         for table, count in counted.items():
             counts[table] = counts.get(table, 0) + count
-    _plan(load, tables, paths, run_id)
+    landing_plan.write_topics(paths, load.at, run_id, map(loaded_snapshots.topic, tables))
     head = change_events.with_compact_events(load.truncates(tables, BEHIND, counts), load.at)
     written = [part for counted, _ in results for part in counted] + [
         data_files.write_file(head, names.CHANGE_EVENTS, path)

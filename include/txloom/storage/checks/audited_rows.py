@@ -1,15 +1,18 @@
 """Read which rows an audit found to differ, and what makes them equal to the source."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from txloom.config import names
+from txloom.quality import masking
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
 
 DIFFERENT = "different"
+"""The verdict of a table that has rows which differ."""
 NEWEST = """
     select * from (select *, row_number() over (partition by "table" order by at desc) as n from t{where})
     where n = 1
@@ -59,9 +62,22 @@ def audited_tables(paths: TablePaths, run_id: str | None = None) -> list[Audited
 
     run_id: of an audit; None: of each table the newest that decided on it.
     """
+    rows = sorted(newest_results(paths, run_id), key=lambda row: str(row["table"]))
+    return [_table(row) for row in rows if row["verdict"] == DIFFERENT]
+
+
+def newest_results(paths: TablePaths, run_id: str | None = None) -> list[dict[str, Any]]:
+    """Return the newest row of `audit_results` of each table; run_id: of one audit."""
     where = "" if run_id is None else f" where run_id = {text_literal(run_id)}"
-    rows = small_tables.query(paths.table(names.AUDIT_RESULTS), NEWEST.format(where=where))
-    return [_table(row) for row in sorted(rows, key=lambda row: str(row["table"])) if row["verdict"] == DIFFERENT]
+    return small_tables.query(paths.table(names.AUDIT_RESULTS), NEWEST.format(where=where))
+
+
+def masked(difference: Mapping[str, Any], secret: Collection[str]) -> dict[str, Any]:
+    """Return a difference of `audit_results`, its key by column, without the values of a secret column."""
+    shown, column = {**difference, "key": dict(difference["key"])}, difference["column"]
+    if column is not None and (column in secret or masking.is_secret(column)):
+        shown |= {side: masking.MASK for side in ("lake", "source") if difference[side] is not None}
+    return shown
 
 
 def _table(row: dict[str, Any]) -> AuditedTable:

@@ -1,6 +1,6 @@
 """Plans of landings: the input splits of a landing are recorded before any of them is read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -44,6 +44,12 @@ def write_plan(paths: TablePaths, number: int, rows: Sequence[dict[str, Any]]) -
     """
     write_id = names.write_id(paths.pipeline, names.LANDED_FILES, 0)
     small_tables.append(paths.landed_files, rows, LANDED_FILES, once=(write_id, number))
+
+
+def write_topics(paths: TablePaths, landing: LandingPlan, run_id: str, topics: Iterable[str]) -> None:
+    """Record the plan of a landing whose rows txloom writes itself; once planned it is written, or stays empty."""
+    about = {"landing": landing.number, "run_id": run_id, "at": landing.at, "file_number": 0}
+    write_plan(paths, landing.number, [{**about, "topic": topic} for topic in topics])
 
 
 def landing_of(paths: TablePaths, rows: Sequence[dict[str, Any]], parts: Sequence[Range] = ()) -> LandingPlan:
