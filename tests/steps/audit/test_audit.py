@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -16,14 +15,12 @@ import psycopg2
 import pytest
 from deltalake import DeltaTable
 
-from called import step_of
-from lake import Lake
 from services.postgres import Postgres
 from services.process import wait_until
+from steps.audit.audited_lake import AuditedLake
 from txloom.cli import main
 from txloom.config import load
 from txloom.errors import ConfigurationError, SourceUnavailable
-from txloom.steps.audit.audit import Choice, audit
 from txloom.storage.checks.findings import open_findings
 from txloom.storage.paths import TablePaths
 
@@ -65,7 +62,7 @@ SLOT = """
 """
 
 
-class Shop(Lake):
+class Shop(AuditedLake):
     """A lake that is fed by a slot of a live database."""
 
     def __init__(self, spark: Any, folder: Path, postgres: Postgres, database: str) -> None:
@@ -104,40 +101,10 @@ class Shop(Lake):
         self.sql("INSERT INTO visits VALUES ('heartbeat')")
         self.deliver_changes()
 
-    def audit(self, **choice: Any) -> dict[str, Any]:
-        return dict(audit(step_of(self.pipeline, self.warehouse, f"audit-{self.runs}"), Choice(**choice)))
-
-    @contextmanager
-    def cycles(self) -> Iterator[None]:
-        """Run cycles while a block runs, as a schedule does."""
-        done, failed = threading.Event(), list[BaseException]()
-
-        def deliver() -> None:
-            try:
-                while not done.is_set():
-                    self.deliver_changes()
-            except BaseException as error:  # noqa: BLE001  (a thread's error is the test's)
-                failed.append(error)
-
-        thread = threading.Thread(target=deliver)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-            if failed:
-                raise failed[0]
-
     def audit_live(self, wait: float = 120, **choice: Any) -> dict[str, Any]:
         """Audit while cycles run; wait: seconds within which rows that move have to come to rest."""
         with self.cycles():
             return self.audit(wait=timedelta(seconds=wait), **choice)
-
-    def results(self) -> dict[str, Any]:
-        """Return the newest result of each table."""
-        rows = self.query("audit_results", "select * from t order by at")
-        return {row["table"]: row for row in rows}
 
     def differences(self, table: str) -> set[tuple[Any, ...]]:
         listed = self.results()[table]["differences"]

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -16,13 +16,11 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from called import step_of
-from lake import Lake
 from services.connect import MariadbConnect
 from services.process import wait_until
+from steps.audit.audited_lake import AuditedLake
 from txloom.config import load
 from txloom.errors import ConfigurationError, SourceUnavailable
-from txloom.steps.audit.audit import Choice, audit
 from txloom.storage.checks.findings import open_findings
 from txloom.storage.paths import TablePaths
 
@@ -74,7 +72,7 @@ audit: {{connection: shop_db, wait: 1s}}
 """
 
 
-class Shop(Lake):
+class Shop(AuditedLake):
     """A lake of a database that Debezium streams."""
 
     def __init__(self, spark: Any, folder: Path, connect: MariadbConnect) -> None:
@@ -99,35 +97,6 @@ class Shop(Lake):
             return any(row["id"] == self.visits for row in self.rows("visits"))
 
         wait_until(shows, "the last transaction", within=180)
-
-    def audit(self, **choice: Any) -> dict[str, Any]:
-        return dict(audit(step_of(self.pipeline, self.warehouse, f"audit-{self.runs}"), Choice(**choice)))
-
-    @contextmanager
-    def cycles(self) -> Iterator[None]:
-        """Run cycles while a block runs, as a schedule does."""
-        done, failed = threading.Event(), list[BaseException]()
-
-        def deliver() -> None:
-            try:
-                while not done.is_set():
-                    self.run()
-            except BaseException as error:  # noqa: BLE001  (a thread's error is the test's)
-                failed.append(error)
-
-        thread = threading.Thread(target=deliver)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-            if failed:
-                raise failed[0]
-
-    def results(self) -> dict[str, Any]:
-        """Return the newest result of each table."""
-        return {row["table"]: row for row in self.query("audit_results", "select * from t order by at")}
 
     def differences(self, table: str) -> dict[tuple[Any, ...], tuple[Any, Any]]:
         """Return what differs: by key, kind and column the values of the lake and of the source."""
