@@ -44,12 +44,12 @@ def test_a_cycle_knows_that_the_last_merge_is_published(paths: TablePaths) -> No
     about = {"release": 8, "landing": 1}
     small_tables.replace(paths.table("pending_transactions"), [], system_tables.PENDING_TRANSACTIONS, about)
     merge(paths, 7, AHEAD)
-    assert pending_work._unfinished(paths) == ["what was released is not merged"]
+    assert pending_work.unfinished(paths) == ["what was released is not merged"]
     merge(paths, 8, NOW)
     small_tables.append(paths.table("cuts"), [{"cut_id": 1, "valid_through": 8, "release": 8}], system_tables.CUTS)
-    assert pending_work._unfinished(paths) == []
+    assert pending_work.unfinished(paths) == []
     merge(paths, 8, NOW - timedelta(hours=1), "orders: disk full")
-    assert pending_work._unfinished(paths) == ["what was released is not merged"]
+    assert pending_work.unfinished(paths) == ["what was released is not merged"]
 
 
 def test_the_newest_backfill_and_the_newest_comparison_of_a_table_are_the_last_ones(paths: TablePaths) -> None:

@@ -139,7 +139,7 @@ def _amended(paths: TablePaths, cuts: str, last: dict[str, Any], reached: Waterm
     since += f" and csn > {loaded_snapshots.floor(paths, last['release'])}"
     # The rows of a connector's snapshot are a transaction each: of one csn they amend a cut as one.
     sql = "select distinct case when starts_with(xid, 'r:') then 'rows of a snapshot' else xid end as xid, csn from t"
-    sql += f" where status = 'released' and {since}"
+    sql += f" where status = 'released' and {since} order by csn, xid"
     late = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     repairs = shadow_tables.repaired_since(paths, last["published_at"])
     late += [{"xid": f"backfill {row['run_id']}", "csn": row["from_csn"]} for row in repairs]
