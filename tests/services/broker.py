@@ -1,10 +1,7 @@
 """A Kafka broker (KRaft, one node) and what a test does to its topics."""
 
-import base64
 import functools
-import subprocess
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -23,7 +20,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from services import jvm
-from services.process import Service, ServiceFailed, free_port, listens, tied, wait_until
+from services.fetched import kafka
+from services.process import Service, ServiceFailed, free_port, wait_until
+from txloom.generate.services import broker
 
 PATIENCE = 30
 """Seconds that a request may take, on a machine that is busy."""
@@ -31,30 +30,6 @@ AT_ONCE = 10_000
 """Messages that are under way together; a producer's queue has a limit."""
 LEADER_MOVES = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
 """Errors of a broker that has only just started, after which a client asks again."""
-# A broker that was killed is let in again when its last session has run out.
-PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-controller.listener.names=CONTROLLER
-log.dirs={topics}
-auto.create.topics.enable=false
-num.partitions=1
-offsets.topic.num.partitions=1
-offsets.topic.replication.factor=1
-transaction.state.log.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.num.partitions=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-log.retention.check.interval.ms=1000
-log.cleaner.dedupe.buffer.size=4194304
-broker.session.timeout.ms=4000
-broker.heartbeat.interval.ms=1000
-"""
 
 
 class Message(NamedTuple):
@@ -77,31 +52,14 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-class Broker(Service):
+class Broker(Service, broker.Broker):
     """A broker that keeps its address and topics over stop, kill and start; topics come only by `create_topic`."""
 
-    name = "broker"
-
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.port, self.controller = free_port(), free_port()
-        self.settings = ""
-        """More lines of its properties; of two lines for one setting the later one holds."""
-        self._cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        broker.Broker.__init__(self, folder, kafka(), free_port(), free_port())
 
     def start(self) -> None:
-        properties = self.folder / "server.properties"
-        topics = self.folder / "topics"
-        if not (topics / "meta.properties").exists():
-            server_properties = PROPERTIES.format(port=self.port, controller=self.controller, topics=topics)
-            properties.write_text(server_properties + self.settings)
-            self.format(properties, self.log, "--standalone")
-        self._launch(jvm.command("kafka.Kafka", properties))
-        self._wait(lambda: listens(self.port), f"it listened on port {self.port}")
+        super().start()
         self._wait(self._serves, "it served metadata")
 
     def create_topic(self, name: str, partitions: int = 1, node: int | None = None, **config: object) -> str:
@@ -211,15 +169,6 @@ class Broker(Service):
                 elif error.code() not in LEADER_MOVES or time.monotonic() > until:
                     raise KafkaException(error)
         return sorted(records, key=lambda record: (record.partition, record.offset))
-
-    def format(self, properties: Path, log: Path, *options: str) -> None:
-        """Give the empty folder of a node the id of this cluster; `--standalone` for its first controller."""
-        arguments = ("format", *options, f"--cluster-id={self._cluster}", "-c", properties)
-        with log.open("ab") as log_file:
-            format_folder = tied(jvm.command("kafka.tools.StorageTool", *arguments))
-            ran = subprocess.run(format_folder, stdout=log_file, stderr=log_file, check=False)
-        if ran.returncode:
-            raise ServiceFailed(f"the broker's folder could not be formatted; the end of {log}:\n{self.tail()}")
 
     def join(self, folder: Path) -> "Member":
         """Return another broker of this one's cluster, not started yet."""

@@ -1,24 +1,12 @@
 """The command lines of Kafka's programs."""
 
-import os
-import shutil
-from pathlib import Path
+from services.fetched import kafka
+from txloom.generate.services import java_programs
+from txloom.generate.services.java_programs import SMALL, java
 
-from services.fetched import NotHere, kafka
-
-SMALL = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-LOGGING = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
-
-
-def java() -> str:
-    """Return the java that Spark would start."""
-    home = os.environ.get("JAVA_HOME")
-    path = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if not path or not Path(path).exists():
-        raise NotHere(f"no java: JAVA_HOME is {home or 'not set'}")
-    return path
+__all__ = ["SMALL", "command", "java"]
 
 
 def command(main: str, *arguments: object) -> list[str]:
     """Return how one of Kafka's classes is started with these arguments."""
-    return [java(), *SMALL, *LOGGING, "-cp", f"{kafka() / 'libs'}/*", main, *map(str, arguments)]
+    return java_programs.command(kafka(), main, *arguments)

@@ -1,69 +1,20 @@
 """A PostgreSQL server whose changes can be decoded, and its databases."""
 
-import functools
-import os
-import pwd
-import shutil
-import signal
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from services import fetched
-from services.process import Service, ServiceFailed, free_port, tied
-
-USER = "postgres"
-SETTINGS = {
-    "listen_addresses": "127.0.0.1",
-    "unix_socket_directories": "",
-    "wal_level": "logical",
-    "max_wal_senders": "16",
-    "max_replication_slots": "16",
-    "shared_buffers": "32MB",
-    "fsync": "off",
-    "jit": "off",
-    # Shared memory as files in the data folder is gone with it.
-    "dynamic_shared_memory_type": "mmap",
-}
-PLUGINS = {"output_plugin_libraries": "pgoutput,wal2json"}
-"""Newer minor versions load only the output plugins that they are told of; older ones do not know the setting."""
+from services.process import Service, free_port
+from txloom.generate.services import postgres
 
 
-class Postgres(Service):
+class Postgres(Service, postgres.Postgres):
     """A server that keeps its address and databases over stop, kill and start; everyone on this machine may come in."""
 
-    name = "postgres"
-    # A postmaster that is killed outright leaves its children and its shared memory; SIGQUIT is its own kind of crash:
-    # nothing is written, and the next start recovers from the log.
-    dies_by = signal.SIGQUIT
-    crashes_by = signal.SIGQUIT
-    ends_by = signal.SIGINT
+    settings: ClassVar = {**postgres.SETTINGS, "fsync": "off"}
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.port = free_port()
-        self.user = USER
-        self.host = "127.0.0.1"
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    def start(self) -> None:
-        data = self.folder / "data"
-        if not (data / "PG_VERSION").exists():
-            self._make(data)
-        settings = SETTINGS | {"port": str(self.port)} | (PLUGINS if self._knows(data, *PLUGINS) else {})
-        flags = [flag for name, value in settings.items() for flag in ("-c", f"{name}={value}")]
-        self._launch([fetched.postgres() / "postgres", "-D", data, *flags], _privileges())
-        self._wait(self._serves, "it took connections")
-
-    def psql(self, sql: str, database: str = USER) -> str:
-        """Run SQL statements and return what they print: rows as lines, columns parted by tabs, no headings."""
-        ran = self._psql(sql, database)
-        if ran.returncode:
-            raise ServiceFailed(f"psql: {ran.stderr.strip()}")
-        return ran.stdout.rstrip("\n")
+        postgres.Postgres.__init__(self, folder, fetched.postgres(), free_port())
 
     def fresh_database(self, name: str, schema: Path | str) -> None:
         """Make a database from a schema file (or its text); one of that name goes first, with its replication slots."""
@@ -75,52 +26,3 @@ class Postgres(Service):
             CREATE DATABASE "{name}";
         """)
         self.psql(schema.read_text() if isinstance(schema, Path) else schema, name)
-
-    def _make(self, data: Path) -> None:
-        """Make the data folder, owned by whom the server will run as."""
-        data.mkdir(exist_ok=True)
-        if os.geteuid() == 0:
-            os.chown(data, *_account())
-        initdb = [fetched.postgres() / "initdb", "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C"]
-        ran = self._run([*initdb, "--no-sync"])
-        if ran.returncode:
-            raise ServiceFailed(f"initdb: {ran.stderr.strip() or ran.stdout.strip()}")
-
-    def _knows(self, data: Path, setting: str) -> bool:
-        return self._run([fetched.postgres() / "postgres", "-D", data, "-C", setting]).returncode == 0
-
-    def _run(self, command: Sequence[object]) -> subprocess.CompletedProcess[str]:
-        whole = tied(command, _privileges())
-        return subprocess.run(whole, cwd=self.folder, capture_output=True, text=True, check=False)
-
-    def _serves(self) -> bool:
-        return self._psql("SELECT 1", USER).returncode == 0
-
-    def _psql(self, sql: str, database: str) -> subprocess.CompletedProcess[str]:
-        where = ["-h", self.host, "-p", str(self.port), "-U", self.user, "-d", database]
-        how = ["-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1", "-f", "-"]
-        command = [str(fetched.postgres() / "psql"), *where, *how]
-        return subprocess.run(command, input=sql, capture_output=True, text=True, check=False)
-
-
-def _account() -> tuple[int, int]:
-    """Return the user and group that stand in for root, which PostgreSQL refuses to be."""
-    for name in (USER, "nobody"):
-        try:
-            account = pwd.getpwnam(name)
-        except KeyError:
-            continue
-        return account.pw_uid, account.pw_gid
-    raise ServiceFailed("PostgreSQL does not run as root, and this machine has neither a user postgres nor nobody")
-
-
-@functools.cache
-def _privileges() -> tuple[str, ...]:
-    """Return what makes the server another user than root, one who still reaches folders that are closed to others."""
-    if os.geteuid() != 0:
-        return ()
-    if not shutil.which("setpriv"):
-        raise ServiceFailed("PostgreSQL does not run as root, and this machine has no setpriv to make it another user")
-    user, group = _account()
-    still = ("--inh-caps", "+dac_override", "--ambient-caps", "+dac_override")
-    return ("--reuid", str(user), "--regid", str(group), "--clear-groups", *still)

@@ -40,7 +40,7 @@ def started_elsewhere(kind: type, folder: Path, then: str) -> tuple[subprocess.P
         [sys.executable, "-c", script, str(folder), then],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(PROJECT / "tests")},
+        env={**os.environ, "PYTHONPATH": f"{PROJECT / 'tests'}:{PROJECT / 'include'}"},
     )
     assert owner.stdout
     with owner.stdout:

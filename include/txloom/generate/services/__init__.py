@@ -1,0 +1,1 @@
+"""PostgreSQL, Kafka and Kafka Connect with Debezium, each as one process: for `make up-real`, and for tests."""
