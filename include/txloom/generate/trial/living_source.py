@@ -5,24 +5,21 @@ faults that are open (`_faults`). One process at a time advances it; a slice tha
 next, and comes twice at worst, as it does from real producers.
 """
 
-import fcntl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from txloom.errors import ConfigurationError
 from txloom.generate import resume_point, truth
 from txloom.generate.faults import Faults
 from txloom.generate.run import Request, generate
 from txloom.generate.trial import damage
-from txloom.generate.trial.catalogue import KINDS
+from txloom.generate.trial.catalogue import KINDS, Kind
 from txloom.generate.trial.damage import Fault
 from txloom.generate.trial.slices import Slice, deliver, delivered, forget, staged
+from txloom.generate.trial.source_folder import SourceFolder
 from txloom.generate.workload.changes import micros_of
 from txloom.generate.workload.settings import shares_of, sizes_of
 
@@ -37,17 +34,22 @@ FEWEST = 20
 ROWS = "1-3:60,4-8:38,9-20:2"
 KEPT = 6_000
 """Slices that stay in the inbox: a day's."""
-FAULTS = "_faults"
 SHARED = ("layout", "schema", "topic", "transaction_topic", "partitions", "seed", "tables", "start_csn")
 Change = Callable[[Slice], None]
 
 
 @dataclass(frozen=True)
-class LivingSource:
+class LivingSource(SourceFolder):
     """A source in a folder that delivers into an inbox."""
 
     folder: Path
     inbox: Path
+    starts_by = "make up"
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """The faults that can be made."""
+        return KINDS
 
     def advance(self, now: datetime) -> int:
         """Let the source work until now, and deliver it; return how many transactions it committed."""
@@ -62,8 +64,7 @@ class LivingSource:
         """
         kind, fault = KINDS[name], Fault(name, now)
         with self._alone():
-            if self.is_open(name):
-                raise ConfigurationError(f"{name}: it is open since {self._load(name).at:%H:%M:%S}; repair it first.")
+            self._refuse_open(name)
             if kind.change is not None and self.is_open("quiet-source"):
                 raise ConfigurationError(f"{name}: the source is quiet; repair quiet-source first.")
 
@@ -95,45 +96,6 @@ class LivingSource:
                 self._advance(now, FEWEST)
             self._file(name).unlink()
             return said[0] if said else KINDS[name].repair
-
-    def open_faults(self) -> list[Fault]:
-        """Return the faults that are open, the oldest first."""
-        names = [file.stem for file in (self.folder / FAULTS).glob("*.json")]
-        return sorted(map(self._load, names), key=lambda fault: fault.at)
-
-    def is_open(self, name: str) -> bool:
-        """Return whether a fault is open."""
-        return self._file(name).exists()
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Say that the source runs, while a block does.
-
-        Raises ConfigurationError where another process runs it.
-        """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".running").open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ConfigurationError(f"{self.folder}: another process runs this source.") from None
-            yield
-
-    def is_running(self) -> bool:
-        """Return whether a process runs the source."""
-        try:
-            with self.running():
-                return False
-        except ConfigurationError:
-            return True
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold the source while a block runs; whoever comes second waits."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("w") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            yield
 
     def _advance(self, now: datetime, fewest: int = 0, change: Change | None = None) -> int:
         """Commit transactions until now, at least so many, and deliver them with a change and all faults that last."""
@@ -178,15 +140,3 @@ class LivingSource:
             deliver(self.inbox, f"{made.number:08}", made.topics)
             forget(self.folder, made.number)
             forget(self.inbox, made.number - KEPT)
-
-    def _file(self, name: str) -> Path:
-        return self.folder / FAULTS / f"{name}.json"
-
-    def _load(self, name: str) -> Fault:
-        return msgspec.json.decode(self._file(name).read_bytes(), type=Fault)
-
-    def _save(self, fault: Fault) -> None:
-        file = self._file(fault.name)
-        file.parent.mkdir(exist_ok=True)
-        file.with_suffix(".part").write_bytes(msgspec.json.encode(fault))
-        file.with_suffix(".part").rename(file)
