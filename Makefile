@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 2
 
 .NOTPARALLEL:
-.PHONY: first-hour break repair lived test-all cluster executors docs services help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
+.PHONY: first-hour break repair up-real lived test-all cluster executors docs services help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -21,13 +21,16 @@ demo: setup ## run the sample through a real Airflow, arrival by arrival, and co
 up: setup ## start Airflow, and a source that lives, and leave them running
 	@scripts/up.sh
 
-break: setup ## damage the living source of `make up` as real sources are damaged (FAULT=NAME; without: list them)
+up-real: setup ## the same with a real PostgreSQL, Debezium and Kafka, which it fetches (110 MB) and starts
+	@scripts/up.sh --real
+
+break: setup ## damage the living source of `make up` or `make up-real` as real sources are damaged (FAULT=NAME; without: list them)
 	@txloom trial break $(FAULT)
 
 repair: setup ## make good what `make break` broke (FAULT=NAME: one of them)
 	@txloom trial repair $(FAULT)
 
-down: ## stop what `make up` started
+down: ## stop what `make up` and `make up-real` started
 	@scripts/down.sh
 
 test: check pytest ## what a person runs before a commit: lint, types, imports, declarations, tests that are not long
@@ -67,8 +70,8 @@ LIVED = tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/t
 lived: services ## approvals and backfills by people, in a real Airflow (about 25 minutes; not part of test)
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 $(LIVED)
 
-first-hour: services ## docs/trial.md played in a real Airflow, fault by fault, and an audit with its repair (20 minutes; not part of test)
-	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/dags/test_trial.py tests/dags/test_repair.py
+first-hour: services ## docs/trial.md played in a real Airflow, with files and with PostgreSQL, and an audit with its repair (half an hour; not part of test)
+	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/dags/test_trial.py tests/dags/test_up_real.py tests/dags/test_repair.py
 
 cluster: services ## a cluster of Spark with lakes on S3 and HDFS: four pipelines in an Airflow on PostgreSQL, lost workers, 50 races (two hours)
 	@TXLOOM_RACES=50 AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/cluster tests/storage/stores

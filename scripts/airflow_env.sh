@@ -1,9 +1,10 @@
 # Settings of the Airflow that `make up` and `make demo` start; sourced by scripts, everything lies in
 # .state (or TXLOOM_STATE). Only this machine reaches it, unless TXLOOM_HOST names another address to listen on.
+# Where $real is set it is that of `make up-real`, which has a folder of its own.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 port=${TXLOOM_PORT:-8080}
 state=${TXLOOM_STATE:-$root/.state}
-export AIRFLOW_HOME="$state/airflow"
+export AIRFLOW_HOME="$state${real:+/real}/airflow"
 mkdir -p "$AIRFLOW_HOME/log"
 random() { head -c "$1" /dev/urandom | base64 | tr '+/' '-_' | tr -d '\n'; }
 [ -s "$AIRFLOW_HOME/secret" ] || (umask 077 && random 32 >"$AIRFLOW_HOME/secret")
@@ -36,7 +37,12 @@ export TXLOOM_JARS="${TXLOOM_JARS:-$root/jars}"
 # Where nobody names an inbox or a warehouse, pipeline `orders` has a source that lives (`txloom trial`): a cycle each
 # minute, and what is wrong is seen while one watches.
 [ "${TXLOOM_INBOX:-}" != "$state/trial/inbox" ] || unset TXLOOM_INBOX TXLOOM_WAREHOUSE
-trial=$([ -n "${TXLOOM_INBOX:-}${TXLOOM_WAREHOUSE:-}" ] || echo "$state/trial")
+if [ -n "${real:-}" ]; then
+  trial="$state/real"
+  export TXLOOM_PIPELINES="$trial/pipelines"
+else
+  trial=$([ -n "${TXLOOM_INBOX:-}${TXLOOM_WAREHOUSE:-}" ] || echo "$state/trial")
+fi
 if [ -n "$trial" ]; then
   export TXLOOM_INBOX="$trial/inbox"
   export TXLOOM_WAREHOUSE="$trial/warehouse"

@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
 # Start Airflow (API server, then scheduler and DAG processor) and leave it running: http://localhost:8080, or TXLOOM_PORT.
 #
-# Where nobody names an inbox or a warehouse, a source lives beside it (`txloom trial run`), and pipeline `orders` runs every minute.
+#     scripts/up.sh [--real]
+#
+# Where nobody names an inbox or a warehouse, a source lives beside it (`txloom trial run`), and pipeline `orders` runs
+# every minute. With --real the source is a PostgreSQL that Debezium streams into Kafka; all of it lies in .state/real.
+# Ports are free ones, or TXLOOM_POSTGRES_PORT, TXLOOM_KAFKA_PORT, TXLOOM_CONNECT_PORT.
 set -euo pipefail
+real=$([ "${1:-}" != --real ] || echo yes)
 . "$(dirname "${BASH_SOURCE[0]}")/airflow_env.sh"
 . "$root/scripts/processes.sh"
 
@@ -34,11 +39,45 @@ wait_for() {
   exit 1
 }
 
+# fetch_services: what the real source is made of, or says what cannot be had.
+fetch_services() {
+  export TXLOOM_KAFKA="${TXLOOM_KAFKA:-$root/.state/kafka}"
+  TXLOOM_POSTGRES=$("$root/scripts/fetch_postgres.sh") && "$root/scripts/fetch_kafka.sh" python "$TXLOOM_KAFKA" || {
+    echo "txloom: nothing was started. make up has a source that needs neither PostgreSQL nor Kafka" >&2
+    exit 1
+  }
+  export TXLOOM_POSTGRES
+}
+
+# declare_orders: the declaration of pipeline `orders`, which people may change: a copy of the example.
+declare_orders() {
+  mkdir -p "$TXLOOM_PIPELINES"
+  [ -f "$TXLOOM_PIPELINES/orders.yaml" ] ||
+    sed -e 's/^name: orders_debezium$/name: orders/' -e "s#=\.\./schema#=$root/include/pipelines/schema#" \
+      "$root/include/pipelines/examples/orders_debezium.yaml" >"$TXLOOM_PIPELINES/orders.yaml"
+}
+
+# start_source: PostgreSQL, Kafka and Debezium, until a transaction came through all of them.
+start_source() {
+  rm -f "$trial/ready"
+  echo "[trial] starting PostgreSQL, Kafka and Debezium: half a minute"
+  start txloom trial run --real --folder "$trial"
+  for _ in $(seq 1 300); do
+    [ ! -f "$trial/ready" ] || return 0
+    running trial || break
+    sleep 1
+  done
+  stop trial
+  echo "txloom: the source did not start; the end of $AIRFLOW_HOME/log/trial.log:" >&2
+  tail -n 20 "$AIRFLOW_HOME/log/trial.log" >&2
+  exit 1
+}
+
 # unpausing: whether Airflow knows the DAGs of `orders` that the first hour needs, and lets them run.
 unpausing() {
-  python - "http://localhost:$port" "$AIRFLOW_HOME/passwords.json" <<'PYTHON' 2>/dev/null
+  python - "http://localhost:$port" "$AIRFLOW_HOME/passwords.json" ${real:+audit repair snapshot} <<'PYTHON' 2>/dev/null
 import json, sys, urllib.request
-url, passwords = sys.argv[1:]
+url, passwords, *more = sys.argv[1:]
 
 def ask(method, path, body, token=None):
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
@@ -48,7 +87,7 @@ def ask(method, path, body, token=None):
 
 credentials = {"username": "admin", "password": json.load(open(passwords))["admin"]}
 token = ask("POST", "/auth/token", credentials)["access_token"]
-for kind in ("backfill", "dead_letters", "load", "cdc"):
+for kind in ("backfill", "dead_letters", "load", *more, "cdc"):
     ask("PATCH", f"/api/v2/dags/orders_{kind}", {"is_paused": False}, token)
 PYTHON
 }
@@ -59,7 +98,12 @@ done
 if ! running api-server; then
   "$root/scripts/preflight.sh" --port "$port"
 fi
-if [ -n "$trial" ]; then
+if [ -n "$real" ]; then
+  fetch_services
+  declare_orders
+  running trial || start_source
+  . "$trial/env"
+elif [ -n "$trial" ]; then
   # The scheduler's first look at the inbox must not come before the source has made it.
   mkdir -p "$TXLOOM_INBOX"
 elif [ ! -d "$TXLOOM_INBOX" ]; then
@@ -78,7 +122,7 @@ running scheduler || start airflow scheduler --skip-serve-logs
 running dag-processor || start airflow dag-processor
 wait_for scheduler scheduling
 if [ -n "$trial" ]; then
-  running trial || start txloom trial run --folder "$trial"
+  [ -n "$real" ] || running trial || start txloom trial run --folder "$trial"
   # Once: who pauses them later has a reason.
   [ -f "$AIRFLOW_HOME/unpaused" ] || { wait_for "DAGs of orders" unpausing && touch "$AIRFLOW_HOME/unpaused"; }
 fi
@@ -88,7 +132,13 @@ if [ -n "$new_password" ]; then
 else
   echo "[airflow] password: see $AIRFLOW_HOME/passwords.json"
 fi
-if [ -n "$trial" ]; then
+if [ -n "$real" ]; then
+  echo "[trial] order entry goes on in PostgreSQL, and orders_cdc takes it in each minute: http://localhost:$port/plugin/txloom"
+  echo "[trial] is the lake equal to the database?   . $trial/env && $root/.venv/bin/txloom audit orders"
+  echo "[trial] write SQL of your own:               . $trial/env && $TXLOOM_POSTGRES/psql \"\$AIRFLOW_CONN_ORDERS_DB\""
+  echo "[trial] what is declared: $TXLOOM_PIPELINES/orders.yaml; logs: $trial/source/*/*.log, $AIRFLOW_HOME/log"
+  echo "[trial] damage it: make break (lists how); make it good: make repair"
+elif [ -n "$trial" ]; then
   echo "[trial] order entry goes on, and orders_cdc takes it in each minute: http://localhost:$port/plugin/txloom"
   echo "[trial] damage it: make break (lists how); make it good: make repair"
 fi

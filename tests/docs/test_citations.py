@@ -18,6 +18,7 @@ ELSEWHERE = {
     "contributing.md": "of the site",
     "changelog.md": "of the site",
     ".state/airflow/passwords.json": "made by Airflow",
+    ".state/real/pipelines/orders.yaml": "made by `make up-real`",
     ".state/bank/bank.yaml": "written by whoever follows the tutorial",
     "jobs/STEP.py": "any",
 }
