@@ -369,6 +369,7 @@ def test_a_pipeline_that_names_its_database_has_an_audit_that_waits_for_a_cut_ou
     assert made["orders_audit"]["audit"]["arguments"][-1].startswith("--table=")
     repair = made["orders_repair"]
     assert (repair["audit"]["pool"], repair["repair"]["pool"]) == ("default_pool", "txloom_orders")
+    assert "['audits']" in repair["repair"]["arguments"][-1], "the rows that were approved, and no newer ones"
     assert {task: about["after"] for task, about in repair.items()} == {
         "list_rows": [],
         "approve": ["list_rows"],
@@ -376,6 +377,6 @@ def test_a_pipeline_that_names_its_database_has_an_audit_that_waits_for_a_cut_ou
         "buffer_transactions": ["repair"],
         "merge_current": ["buffer_transactions"],
         "publish": ["merge_current"],
-        "audit": ["merge_current"],
-        "outcome": ["audit", "publish"],
+        "audit": ["merge_current", "publish"],
+        "outcome": ["audit"],
     }

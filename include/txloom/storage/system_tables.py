@@ -220,7 +220,10 @@ SNAPSHOT_REQUESTS = arrow_schema(
         ("status", pa.string()),
         ("tables", pa.list_(pa.string())),
         ("since_csn", pa.int64()),
+        ("landing", pa.int64()),
+        ("release", pa.int64()),
         ("ends", pa.map_(pa.string(), pa.int64())),
+        ("until_csn", pa.int64()),
         ("removed", pa.int64()),
         ("detail", pa.string()),
     ]
@@ -228,9 +231,10 @@ SNAPSHOT_REQUESTS = arrow_schema(
 """Incremental snapshots that a connector was asked for; of each request the newest row holds.
 
 status: planned; sent; read (the connector says that it has read the tables; ends: up to which offset of each partition
-all that it read lies, once known); loaded (the current tables show it); or failed. since_csn: the newest csn of the
-stream before the request: rows that the snapshot read have this or a higher one. removed: rows that it did not have and
-that were deleted.
+all that it read lies, once known; until_csn: the highest csn that was landed up to there); loaded (the current tables
+show it); or failed. since_csn: the newest csn of the stream before the request: rows that the snapshot read have this
+or a higher one. landing, release: the newest before the request: what it read comes after them. removed: rows that it
+did not have and that were deleted.
 """
 
 SOURCE_NAMES = arrow_schema(

@@ -35,6 +35,11 @@ def test_a_secret_is_masked_by_its_name_and_by_declaration() -> None:
     assert "s3cret" not in page and "hidden" not in page and page.count("***") == 3
 
 
+def test_a_key_that_is_a_secret_is_masked() -> None:
+    row = {**difference("missing"), "key": [("id", "7"), ("card_pin", "0815")]}
+    assert "0815" not in markdown([audited(row)]) and "0815" not in markdown([audited(row)], {"card_pin"})
+
+
 def test_what_is_not_listed_is_counted() -> None:
     page = markdown([audited(*[difference("missing")] * (SHOWN + 2), differing=SHOWN + 5)])
     assert "and 2 more, which the page lists" in page and "3 more rows differ that are not listed" in page
