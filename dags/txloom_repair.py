@@ -59,8 +59,8 @@ def repair(pipeline: Pipeline) -> DAG:
         loaded = spark_job(pipeline, "repair", arguments=[AUDITS])
         buffer, merge = (spark_job(pipeline, step) for step in ("buffer_transactions", "merge_current"))
         publish = spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
-        # Outside the pipeline's pool: it may wait for a cut that the cycle publishes meanwhile. Publish is skipped where
-        # nothing was left to publish.
+        # Outside the pipeline's pool: it may wait for a cut that the cycle publishes meanwhile. Where nothing was left
+        # to publish, publish is skipped.
         about: dict[str, Any] = {"pool": "default_pool", "priority_weight": 1}
         about["trigger_rule"] = "none_failed_min_one_success"
         audited = spark_job(pipeline, "audit", arguments=[TABLES], **about)
