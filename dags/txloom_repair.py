@@ -31,9 +31,15 @@ from txloom.orchestration.forms import ALWAYS, NEVER
 from txloom.orchestration.jobs import cuts_asset, spark_job
 from txloom.orchestration.pipelines import begins, declared
 
-AUDITS = f"--table={{{{ ti.xcom_pull(task_ids='{LIST}')['audits'] | join(',') }}}}"
+CHOSEN = f"ti.xcom_pull(task_ids='{LIST}')"
+AUDITS = f"--table={{{{ {CHOSEN}['audits'] | join(',') }}}}"
 """The rows that were approved: a newer audit may be there since."""
-TABLES = f"--table={{{{ ti.xcom_pull(task_ids='{LIST}')['tables'] | join(',') }}}}"
+AGAIN = [
+    f"--table={{{{ {CHOSEN}['tables'] | join(',') }}}}",
+    f"--snapshot={{{{ {CHOSEN}['folder'] }}}}",
+    f"--csn={{{{ {CHOSEN}['csn'] }}}}",
+]
+"""What was compared, and with what."""
 
 
 def repair(pipeline: Pipeline) -> DAG:
@@ -63,7 +69,7 @@ def repair(pipeline: Pipeline) -> DAG:
         # to publish, publish is skipped.
         about: dict[str, Any] = {"pool": "default_pool", "priority_weight": 1}
         about["trigger_rule"] = "none_failed_min_one_success"
-        audited = spark_job(pipeline, "audit", arguments=[TABLES], **about)
+        audited = spark_job(pipeline, "audit", arguments=AGAIN, **about)
         listing_task(pipeline) >> approval_task(pipeline) >> loaded >> buffer >> merge >> publish
         [merge, publish] >> audited >> outcome_task(pipeline)
     return dag

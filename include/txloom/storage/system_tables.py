@@ -411,6 +411,7 @@ AUDIT_RESULTS = arrow_schema(
         ("source_seconds", pa.float64()),
         ("differences", pa.list_(AUDIT_DIFFERENCE)),
         ("repairs", pa.list_(AUDIT_REPAIR)),
+        ("folder", pa.string()),
     ]
 )
 """What an audit found in a table: how many rows the source has, how many differ, and the first of these.
@@ -420,6 +421,7 @@ differs may be on its way); unsettled (rows that differ were being changed at ev
 column of a row, with canonical texts (`txloom.current.equality`); kind: missing, extra (the source has no such row) or
 changed; csn: of the newest change that the lake has of the row. A repair is what makes a row that differs equal: an
 operation (r: the lake lacks it, U, D) with the source's row as a JSON object (of D the key), as it was at that csn.
+folder: the snapshot folder that stood for the database.
 """
 
 GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])

@@ -21,22 +21,26 @@ class DifferingRows(PipelineTask):
     def execute(self, context: Context) -> dict[str, Any]:
         """Return how many rows there are, their tables, the run ids of their audits, and a page in Markdown.
 
+        folder, csn: those of the files that the audits compared them with, if any.
+
         Raises AirflowFailException where the audit lists no rows of these tables.
         """
         from txloom.quality.masking import secret_names
-        from txloom.steps.audit.differing_rows import Chosen, chosen_tables, markdown
+        from txloom.steps.audit.differing_rows import Chosen, chosen_tables, markdown, snapshot_of
 
         params, step = context["params"], self.step(context)
         try:
             chosen = Chosen(params["audit"] or None, params["tables"])
             audits = chosen_tables(step.paths, chosen)
+            folder, csn = snapshot_of(audits) or ("", "")
         except TxloomError as error:
             raise failure(error.exit_code, message_of(LIST, error)) from error
         page = markdown(audits, secret_names(step.pipeline))
         self.log.info("%s", page)
         rows = sum(len(each.repairs) for each in audits)
         tables = {each.table: each.run_id for each in audits}
-        return {"rows": rows, "tables": list(tables), "audits": [*map("=".join, tables.items())], "markdown": page}
+        about = {"rows": rows, "tables": list(tables), "markdown": page, "folder": folder, "csn": csn}
+        return about | {"audits": [*map("=".join, tables.items())]}
 
 
 class RepairApproval(Approval):

@@ -110,7 +110,7 @@ def audit(step: Step, choice: Choice) -> Counts:
         if isinstance(source, SnapshotFolder) and not choice.tables:
             chosen = _in_folder(source, chosen)
         outcomes = _looked_at(step, source, chosen, until)
-        _write(step, outcomes, source.seconds)
+        _write(step, outcomes, source.seconds, choice.snapshot)
         counts = [_reported(step, table, outcome) for table, outcome in outcomes.items()]
         return {
             "tables": len(outcomes),
@@ -130,7 +130,7 @@ def _source(step: Step, choice: Choice) -> Iterator[AuditSource]:
         return
     if choice.csn is not None:
         raise ConfigurationError("a csn is that of a snapshot folder: say --snapshot FOLDER with it")
-    if declared is None:
+    if declared is None or declared.connection is None:
         raise ConfigurationError(
             f"{step.pipeline.name} declares no database to compare with: add `audit: {{connection: ...}}`, or say "
             "--snapshot FOLDER"
@@ -236,7 +236,7 @@ def _tables(step: Step, choice: Choice) -> list[RowTable]:
     return [row_table for row_table in chosen if not row_table.table.insert_only]
 
 
-def _write(step: Step, outcomes: dict[str, Outcome], seconds: float) -> None:
+def _write(step: Step, outcomes: dict[str, Outcome], seconds: float, folder: str | None) -> None:
     path, at = step.paths.table(names.AUDIT_RESULTS), datetime.now(UTC)
     rows = [
         {
@@ -253,6 +253,7 @@ def _write(step: Step, outcomes: dict[str, Outcome], seconds: float) -> None:
             "source_seconds": seconds,
             "differences": [row for each in outcome.compared.differences[:LISTED] for row in _rows(each)],
             "repairs": [_repair(each) for each in outcome.compared.differences[:LISTED]],
+            "folder": folder,
         }
         for name, outcome in outcomes.items()
     ]

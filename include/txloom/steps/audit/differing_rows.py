@@ -53,6 +53,18 @@ def chosen_tables(paths: TablePaths, chosen: Chosen) -> list[AuditedTable]:
     return audits
 
 
+def snapshot_of(audits: Sequence[AuditedTable]) -> tuple[str, int] | None:
+    """Return the snapshot folder that audits compared tables with, and its csn; None: the declared database.
+
+    Raises ConfigurationError where they compared them with several: one audit after the repair could not show all.
+    """
+    of = {each.table: each.snapshot for each in audits}
+    if len(set(of.values())) > 1:
+        each = "; ".join(f"{table} with {at[0] if at else 'the database'}" for table, at in sorted(of.items()))
+        raise ConfigurationError(f"these tables were compared with several sources, repair one by one: {each}")
+    return next(iter(of.values()), None)
+
+
 def markdown(audits: Sequence[AuditedTable], secret: Collection[str] = ()) -> str:
     """Return in Markdown what a repair does, for the person who approves it; values of secret columns are masked."""
     total = sum(len(each.repairs) for each in audits)

@@ -51,6 +51,7 @@ class AuditedTable:
         differing: how many rows differ.
         repairs: of the first of them.
         differences: of these, as `audit_results` has them.
+        snapshot: the folder that stood for the database, and the csn as of which it was; None: the database.
     """
 
     run_id: str
@@ -59,6 +60,7 @@ class AuditedTable:
     differing: int
     repairs: tuple[Repair, ...]
     differences: tuple[dict[str, Any], ...]
+    snapshot: tuple[str, int] | None = None
 
 
 def audited_tables(paths: TablePaths, run_id: str | None = None) -> list[AuditedTable]:
@@ -101,4 +103,6 @@ def masked(difference: Mapping[str, Any], secret: Collection[str]) -> dict[str, 
 def _table(row: dict[str, Any]) -> AuditedTable:
     repairs = tuple(Repair(**each) for each in row.get("repairs") or ())
     differences = tuple(row["differences"] or ())
-    return AuditedTable(row["run_id"], row["table"], row["at"], row["differing"], repairs, differences)
+    folder = row.get("folder")
+    snapshot = None if folder is None else (folder, row["source_position"])
+    return AuditedTable(row["run_id"], row["table"], row["at"], row["differing"], repairs, differences, snapshot)
