@@ -19,6 +19,8 @@ tables once more, which closes the finding.
 | outcome: rows differ | their cause is still there, or an audit lists not all | see their stories; repair again |
 """
 
+from typing import Any
+
 from airflow.sdk import DAG, Param
 
 from txloom.config import names
@@ -29,7 +31,15 @@ from txloom.orchestration.forms import ALWAYS, NEVER
 from txloom.orchestration.jobs import cuts_asset, spark_job
 from txloom.orchestration.pipelines import begins, declared
 
-TABLES = f"--table={{{{ ti.xcom_pull(task_ids='{LIST}')['tables'] | join(',') }}}}"
+CHOSEN = f"ti.xcom_pull(task_ids='{LIST}')"
+AUDITS = f"--table={{{{ {CHOSEN}['audits'] | join(',') }}}}"
+"""The rows that were approved: a newer audit may be there since."""
+AGAIN = [
+    f"--table={{{{ {CHOSEN}['tables'] | join(',') }}}}",
+    f"--snapshot={{{{ {CHOSEN}['folder'] }}}}",
+    f"--csn={{{{ {CHOSEN}['csn'] }}}}",
+]
+"""What was compared, and with what."""
 
 
 def repair(pipeline: Pipeline) -> DAG:
@@ -52,14 +62,16 @@ def repair(pipeline: Pipeline) -> DAG:
         description=f"{pipeline.name}: load the rows that an audit found to differ",
         doc_md=__doc__,
     ) as dag:
-        chosen = ["--audit={{ params.audit or '' }}", TABLES]
-        loaded = spark_job(pipeline, "repair", arguments=chosen)
+        loaded = spark_job(pipeline, "repair", arguments=[AUDITS])
         buffer, merge = (spark_job(pipeline, step) for step in ("buffer_transactions", "merge_current"))
         publish = spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
-        # Outside the pipeline's pool: it waits for a cut that this run or the cycle publishes meanwhile.
-        audited = spark_job(pipeline, "audit", arguments=[TABLES], pool="default_pool", priority_weight=1)
-        listing_task(pipeline) >> approval_task(pipeline) >> loaded >> buffer >> merge
-        merge >> [publish, audited] >> outcome_task(pipeline)
+        # Outside the pipeline's pool: it may wait for a cut that the cycle publishes meanwhile. Where nothing was left
+        # to publish, publish is skipped.
+        about: dict[str, Any] = {"pool": "default_pool", "priority_weight": 1}
+        about["trigger_rule"] = "none_failed_min_one_success"
+        audited = spark_job(pipeline, "audit", arguments=AGAIN, **about)
+        listing_task(pipeline) >> approval_task(pipeline) >> loaded >> buffer >> merge >> publish
+        [merge, publish] >> audited >> outcome_task(pipeline)
     return dag
 
 

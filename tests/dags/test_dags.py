@@ -366,9 +366,14 @@ def test_a_pipeline_that_names_its_database_has_an_audit_that_waits_for_a_cut_ou
     made = run_program(tmp_path / "home", LIST, TXLOOM_PIPELINES=str(tmp_path / "pipelines"))
     assert made["orders_audit"]["audit"]["pool"] == "default_pool"
     assert made["orders_cdc"]["publish"]["pool"] != "default_pool"
-    assert made["orders_audit"]["audit"]["arguments"][-1].startswith("--table=")
+    assert [each.split("=")[0] for each in made["orders_audit"]["audit"]["arguments"][-3:]] == [
+        "--table",
+        "--snapshot",
+        "--csn",
+    ]
     repair = made["orders_repair"]
     assert (repair["audit"]["pool"], repair["repair"]["pool"]) == ("default_pool", "txloom_orders")
+    assert "['audits']" in repair["repair"]["arguments"][-1], "the rows that were approved, and no newer ones"
     assert {task: about["after"] for task, about in repair.items()} == {
         "list_rows": [],
         "approve": ["list_rows"],
@@ -376,6 +381,6 @@ def test_a_pipeline_that_names_its_database_has_an_audit_that_waits_for_a_cut_ou
         "buffer_transactions": ["repair"],
         "merge_current": ["buffer_transactions"],
         "publish": ["merge_current"],
-        "audit": ["merge_current"],
-        "outcome": ["audit", "publish"],
+        "audit": ["merge_current", "publish"],
+        "outcome": ["audit"],
     }

@@ -130,6 +130,22 @@ def test_what_a_person_approves_is_loaded_and_an_audit_closes_the_finding(shop: 
     assert shop.note(REPAIR, run_id) == expected
 
 
+def test_rows_that_differ_from_the_files_of_a_folder_are_loaded_and_compared_with_them_again(shop: Shop) -> None:
+    exported = shop.folder / "export" / "rows"
+    exported.mkdir(parents=True)
+    rows = [{"id": n, "amount": "9.00" if n == 7 else f"{n}.00", "api_token": f"T0KEN{n}"} for n in range(1, 101)]
+    (exported / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    cuts = small_tables.query(f"{shop.folder}/lake/shop/cuts", "select max(valid_through) as csn from t")
+    form = {"folder": str(exported.parent), "csn": cuts[0]["csn"]}
+    assert shop.airflow.wait(AUDIT, shop.airflow.trigger(AUDIT, form), LONG) == "success"
+    assert shop.findings() == ["differs from the source"]
+    run_id = shop.airflow.trigger(REPAIR, {"approval": "never"})
+    assert shop.airflow.wait(REPAIR, run_id, LONG) == "success"
+    assert shop.amounts() == {n: 9 if n == 7 else n for n in range(1, 101)}
+    assert shop.findings() == []
+    assert shop.note(REPAIR, run_id) == "**1 rows were loaded**.\n\nThe audit after it: 0 rows differ."
+
+
 def test_where_nothing_differs_a_repair_says_so(shop: Shop) -> None:
     run_id = shop.airflow.trigger(REPAIR, {})
     assert shop.airflow.wait(REPAIR, run_id, LONG) == "failed"

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txloom.quality.masking import MASK, hidden, is_secret, masked, message
+from txloom.config.secret_names import MASK, is_secret
+from txloom.quality.masking import hidden, masked, message
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ TESTED_BY = {
     "config/models/maintenance": "config/validation/test_model_errors",
     "config/models/partitions": "config/models/test_pipeline_mirrors",
     "config/models/source": "config/validation/test_source_checks",
+    "config/secret_names": "quality/test_masking",
     "config/names": "workloads/named/test_named_lakes",
     "config/problems": "config/validation/test_model_errors",
     "config/project": "setup/test_setup",

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from txloom.config.models.expectations import Expectation
+from txloom.config.secret_names import is_secret
 from txloom.errors import ConfigurationError, TxloomError
 from txloom.quality.conditions import Condition
-from txloom.quality.masking import MOST, is_secret, without
+from txloom.quality.masking import MOST, without
 
 Ask = Callable[[str], pa.Table]
 """Runs an SQL query and returns its rows; every call reads the same versions of the tables."""

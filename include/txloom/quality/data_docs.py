@@ -12,8 +12,9 @@ from html import escape
 from typing import Any
 
 from txloom.config.models.expectations import Expectation
+from txloom.config.secret_names import is_secret
 from txloom.quality.checkpoint import Outcome, columns
-from txloom.quality.masking import LONGEST, is_secret, without
+from txloom.quality.masking import LONGEST, without
 from txloom.quality.reports import COLORS, versions
 
 INDEX = "index.html"

@@ -9,25 +9,12 @@ from math import isfinite
 from typing import Any
 
 from txloom.config.models.pipeline import Pipeline
+from txloom.config.secret_names import MASK, is_secret
 
-MASK = "***"
 LONGEST = 200
 """Characters of a value that a sample shows."""
 MOST = 20
 """Rows of a sample, and entries of a list in it; totals count all of them."""
-_INSIDE = re.compile(
-    r"passw(or)?d|passphrase|secret|token|credential|api_?key|private_?key|access_?key|authorization", re.IGNORECASE
-)
-_WORDS = frozenset(("pwd", "pw", "pin", "cvv", "cvc", "auth"))
-
-
-def is_secret(column: str) -> bool:
-    """Return whether a column's name says that its values are secret.
-
-    >>> is_secret("api_token"), is_secret("userPassword"), is_secret("card_pin"), is_secret("shipping_city")
-    (True, True, True, False)
-    """
-    return _INSIDE.search(column) is not None or not _WORDS.isdisjoint(column.lower().split("_"))
 
 
 def masked(

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from txloom.config.models.expectations import Expectation, GreatExpectation
+from txloom.config.secret_names import is_secret
 from txloom.errors import TxloomError
 from txloom.quality import checkpoint
 from txloom.quality.checkpoint import Case, Outcome
-from txloom.quality.masking import MOST, is_secret
+from txloom.quality.masking import MOST
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,10 @@ SNAPSHOT_REQUESTS = arrow_schema(
         ("status", pa.string()),
         ("tables", pa.list_(pa.string())),
         ("since_csn", pa.int64()),
+        ("landing", pa.int64()),
+        ("release", pa.int64()),
         ("ends", pa.map_(pa.string(), pa.int64())),
+        ("until_csn", pa.int64()),
         ("removed", pa.int64()),
         ("detail", pa.string()),
     ]
@@ -228,9 +231,10 @@ SNAPSHOT_REQUESTS = arrow_schema(
 """Incremental snapshots that a connector was asked for; of each request the newest row holds.
 
 status: planned; sent; read (the connector says that it has read the tables; ends: up to which offset of each partition
-all that it read lies, once known); loaded (the current tables show it); or failed. since_csn: the newest csn of the
-stream before the request: rows that the snapshot read have this or a higher one. removed: rows that it did not have and
-that were deleted.
+all that it read lies, once known; until_csn: the highest csn that was landed up to there); loaded (the current tables
+show it); or failed. since_csn: the newest csn of the stream before the request: rows that the snapshot read have this
+or a higher one. landing, release: the newest before the request: what it read comes after them. removed: rows that it
+did not have and that were deleted.
 """
 
 SOURCE_NAMES = arrow_schema(
@@ -407,6 +411,7 @@ AUDIT_RESULTS = arrow_schema(
         ("source_seconds", pa.float64()),
         ("differences", pa.list_(AUDIT_DIFFERENCE)),
         ("repairs", pa.list_(AUDIT_REPAIR)),
+        ("folder", pa.string()),
     ]
 )
 """What an audit found in a table: how many rows the source has, how many differ, and the first of these.
@@ -416,6 +421,7 @@ differs may be on its way); unsettled (rows that differ were being changed at ev
 column of a row, with canonical texts (`txloom.current.equality`); kind: missing, extra (the source has no such row) or
 changed; csn: of the newest change that the lake has of the row. A repair is what makes a row that differs equal: an
 operation (r: the lake lacks it, U, D) with the source's row as a JSON object (of D the key), as it was at that csn.
+folder: the snapshot folder that stood for the database.
 """
 
 GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])

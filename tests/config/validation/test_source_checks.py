@@ -100,6 +100,14 @@ def test_what_a_rule_does_not_have_is_refused(refused: Refused, changes: tuple[C
     assert refused(*changes[0], *changes[1:]) == message
 
 
+def test_an_audit_by_the_clock_needs_a_database(refused: Refused) -> None:
+    clock = 'schedule: "*/15 * * * *"'
+    assert refused(clock, f'{clock}\naudit: {{schedule: "0 4 * * 0"}}') == (
+        "shop.yaml:3: audit.schedule: found '0 4 * * 0', expected a connection beside it. An audit of a folder is "
+        "started by its form."
+    )
+
+
 def test_a_run_begins_by_the_clock_or_by_assets(refused: Refused) -> None:
     clock = 'schedule: "*/15 * * * *"'
     assert refused(clock, f"{clock}\nafter: [s3://in/done]") == (

@@ -3,6 +3,9 @@
 import pytest
 
 from events.images.test_reader import one, read
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.events.images.reader import ImageReader
 
 
 @pytest.mark.parametrize("value", ["1000.000", "1000.00", "1e3", "-1000.0000", "99999"])
@@ -19,3 +22,12 @@ def test_the_largest_decimals_are_read(value: str) -> None:
 @pytest.mark.parametrize("image", [{"K": None, "V": "x"}, {"V": "x"}], ids=["null", "missing"])
 def test_a_row_without_its_key_is_refused(op: str, image: dict[str, str | None]) -> None:
     assert one({"op_type": op, "after": image})["problem"] == "K: a key without a value"
+
+
+@pytest.mark.parametrize(("name", "source"), [("card_pin", "V"), ("v", "CARD_PIN"), ("v", "V")])
+def test_a_secret_value_is_not_shown_in_the_problem(name: str, source: str) -> None:
+    columns = (Column(name="k", type=parse("long"), source="K"), Column(name=name, type=parse("int"), source=source))
+    reader = ImageReader(Table(name="t", source="S.T", columns=columns, key=("k",)))
+    (row,) = reader.read([f'{{"op_type": "I", "after": {{"K": 1, "{source}": "s3cret"}}}}']).to_pylist()
+    shown = "s3cret" if name == "v" and source == "V" else "***"
+    assert row["problem"] == f"{source}: '{shown}' is not an int"

@@ -1,7 +1,7 @@
 """The audit of a lake against the files of a snapshot folder: equal as of its csn, and every difference is named."""
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,17 @@ from steps.snapshots.test_load_snapshot import write
 from txloom.cli import main
 from txloom.config import load
 from txloom.errors import ConfigurationError, SourceUnavailable
-from txloom.steps.audit.audit import Choice, audit
+from txloom.quality import findings as f
+from txloom.steps.audit.audit import Choice, Outcome, _joined, audit
+from txloom.steps.audit.compare_table import Compared, Difference
+from txloom.steps.audit.differing_rows import Chosen, snapshot_of
+from txloom.steps.audit.repair import repair
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
+from txloom.storage.checks.audited_rows import audited_tables
 from txloom.storage.checks.findings import open_findings
+from txloom.storage.databases.snapshot_folder import Moment
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.reader_holds import Cut
 from workloads.small_lake import SmallLake
 
 KINDS = dict(zip(declarations.TABLES, ("jsonl", "csv.gz", "parquet") * 2, strict=True))
@@ -101,6 +109,90 @@ def test_planted_differences_are_named_whatever_the_kind_of_file(sampled: tuple[
     assert {table: rows for table, rows in named.items() if rows} == expected
     assert counts["differing"] == 3 * len(expected) > 6
     assert {row["table"] for row in open_findings(TablePaths(lake.warehouse, lake.pipeline.name))} == set(expected)
+
+
+def planted(lake: Lake, folder: Path, source: Source, csn: int) -> None:
+    """Export all tables as of a csn, with another text in an order that does not change later."""
+    rows, later = source.state_as_of(csn)["orders"], source.state_as_of(source.csns[-1])["orders"]
+    images = [dict(row) for row in rows.values()]
+    column = next(c.name for c in lake.pipeline.table("orders").columns if c.type.kind == "string")
+    image = next(each for each in images if each in later.values())
+    image[column] = "planted"
+    export(folder, source, csn)
+    write(folder, "orders", upper(images), KINDS["orders"])
+
+
+def still_open(lake: Lake) -> list[str]:
+    return [row["code"] for row in open_findings(TablePaths(lake.warehouse, lake.pipeline.name))]
+
+
+def test_a_finding_of_an_audit_closes_by_a_load_that_is_as_new_as_the_audit_and_by_no_older_one(
+    sampled: tuple[Lake, Source], tmp_path: Path
+) -> None:
+    lake, source = sampled
+    csn, before = source.csns[-1], source.csns[-3]
+    planted(lake, tmp_path / "now", source, csn)
+    assert compared(lake, tmp_path / "now", csn)["differing"] == 1
+    assert still_open(lake) == [f.DIFFERS]
+    for number, (as_of, expected) in enumerate([(before, [f.DIFFERS]), (csn, [])]):
+        folder = export(tmp_path / f"load-{number}", source, as_of)
+        step = step_of(lake.pipeline, lake.warehouse, f"load-{number}", lake.spark)
+        load_snapshot(step, Snapshot(str(folder), as_of, tables=["orders"]))
+        lake.run()
+        assert still_open(lake) == expected
+
+
+def test_a_finding_stays_open_where_the_load_was_there_before_the_audit(
+    sampled: tuple[Lake, Source], tmp_path: Path
+) -> None:
+    lake, source = sampled
+    csn = source.csns[-1]
+    step = step_of(lake.pipeline, lake.warehouse, "load", lake.spark)
+    load_snapshot(step, Snapshot(str(export(tmp_path / "load", source, csn)), csn, tables=["orders"]))
+    lake.run()
+    planted(lake, tmp_path / "now", source, csn)
+    assert compared(lake, tmp_path / "now", csn)["differing"] == 1
+    lake.run()
+    assert still_open(lake) == [f.DIFFERS]
+
+
+def test_after_a_repair_an_audit_by_the_same_files_reads_no_cut_from_before_it(
+    sampled: tuple[Lake, Source], tmp_path: Path
+) -> None:
+    lake, source = sampled
+    cuts = lake.query("cuts", "select cut_id, valid_through from t order by cut_id")
+    csn = cuts[-2]["valid_through"]
+    planted(lake, tmp_path / "export", source, csn)
+    assert compared(lake, tmp_path / "export", csn)["differing"] == 1
+    assert newest(lake)["orders"]["cut_id"] == cuts[-2]["cut_id"]
+    assert repair(step_of(lake.pipeline, lake.warehouse, "repair"), Chosen())["rows"] == 1
+    lake.run()
+    folder, as_of = snapshot_of(audited_tables(TablePaths(lake.warehouse, lake.pipeline.name))) or ("", 0)
+    assert compared(lake, Path(folder), as_of)["differing"] == 0
+    assert newest(lake)["orders"]["cut_id"] > cuts[-1]["cut_id"]
+
+
+def test_an_audit_that_did_not_decide_hides_none_that_did(sampled: tuple[Lake, Source], tmp_path: Path) -> None:
+    lake, source = sampled
+    csn, paths = source.csns[-1], TablePaths(lake.warehouse, lake.pipeline.name)
+    planted(lake, tmp_path / "export", source, csn)
+    assert compared(lake, tmp_path / "export", csn)["differing"] == 1
+    assert compared(lake, tmp_path / "export", csn + 1)["behind"] == 1
+    assert [(each.table, each.run_id) for each in audited_tables(paths)] == [("orders", f"audit-{csn}")]
+    assert newest(lake)["orders"]["verdict"] == "behind"
+
+
+def test_what_a_look_proved_stays_where_the_next_one_has_no_cut_in_time() -> None:
+    row, cut, moment = Difference({"id": "1"}, "missing"), Cut(1, 7, {}), Moment(7, datetime.now(UTC))
+    first = _joined(None, Outcome("equal", Compared(9, [row], {("2",): (2,)}), moment, cut))
+    assert first.verdict == "different"
+    late = Outcome("behind", Compared(1, [Difference({"id": "2"}, "missing")], {}), moment, cut)
+    joined = _joined(first, late)
+    assert (joined.verdict, joined.compared.differences, len(joined.compared.in_flight)) == ("different", [row], 1)
+    assert _joined(None, late).verdict == "behind"
+    moved = _joined(None, Outcome("equal", Compared(9, [], {("2",): (2,)}), moment, cut))
+    assert (moved.verdict, _joined(moved, late).verdict) == ("unsettled", "behind")
+    assert _joined(first, Outcome("behind", Compared(1, [], {}), moment, cut)).verdict == "different"
 
 
 def test_a_lake_that_does_not_show_the_csn_yet_is_behind(sampled: tuple[Lake, Source], tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """What a person reads before rows that an audit found to differ are loaded."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from txloom.steps.audit.differing_rows import SHOWN, markdown
+import pytest
+
+from txloom.errors import ConfigurationError
+from txloom.steps.audit.differing_rows import SHOWN, markdown, snapshot_of
 from txloom.storage.checks.audited_rows import AuditedTable, Repair
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -33,6 +37,19 @@ def test_a_secret_is_masked_by_its_name_and_by_declaration() -> None:
     rows = [difference("changed", "api_token", "s3cret", None), difference("changed", "note", "hidden", "other")]
     page = markdown([audited(*rows)], {"note"})
     assert "s3cret" not in page and "hidden" not in page and page.count("***") == 3
+
+
+def test_a_key_that_is_a_secret_is_masked() -> None:
+    row = {**difference("missing"), "key": [("id", "7"), ("card_pin", "0815")]}
+    assert "0815" not in markdown([audited(row)]) and "0815" not in markdown([audited(row)], {"card_pin"})
+
+
+def test_rows_that_were_compared_with_several_sources_are_not_repaired_together() -> None:
+    by_files = replace(audited(difference("missing")), table="lines", snapshot=("/exports/monday", 7))
+    assert snapshot_of([by_files]) == ("/exports/monday", 7)
+    assert snapshot_of([audited(difference("missing"))]) is None
+    with pytest.raises(ConfigurationError, match="lines with /exports/monday; orders with the database"):
+        snapshot_of([audited(difference("missing")), by_files])
 
 
 def test_what_is_not_listed_is_counted() -> None:

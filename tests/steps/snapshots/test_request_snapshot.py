@@ -17,9 +17,7 @@ from services.process import wait_until
 from txloom.config import load
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.quality import findings as f
-from txloom.quality.dead_letters import Selection
 from txloom.quality.findings import Finding
-from txloom.steps.dead_letters.dismiss import dismiss
 from txloom.steps.landing import follow_snapshots
 from txloom.steps.snapshots.request_snapshot import request_snapshot
 from txloom.storage.checks import findings
@@ -109,36 +107,6 @@ def test_what_was_wrong_is_right_once_the_connector_read_it_and_nothing_else_was
     assert in_lake(lake, "orders", 1).keys().isdisjoint({(777_777,)})
     with pytest.raises(ConfigurationError, match="no finding says that a table with a key needs a snapshot"):
         request_snapshot(step_of(lake.pipeline, lake.warehouse, "again"), [])
-
-
-@pytest.mark.long
-def test_a_row_that_the_connector_read_and_nobody_could_is_not_deleted(
-    fresh: Connect, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(follow_snapshots, "AFTER", timedelta(seconds=1))
-    lake = started(fresh, spark, tmp_path, **{"read.only": "true"})
-    caught_up(fresh, lake, 1_000_000)
-    fresh.postgres.psql("UPDATE orders SET amount = 'NaN' WHERE id = 5", fresh.database)
-    caught_up(fresh, lake, 1_000_001)
-    paths = TablePaths(lake.warehouse, "live")
-    request_snapshot(step_of(lake.pipeline, lake.warehouse, "first"), ["orders"])
-
-    def waits() -> bool:
-        lake.run()
-        return "dead letters" in (requested_snapshots.requests(paths)[0].detail or "")
-
-    wait_until(waits, "the request to wait for a dead letter", within=120)
-    assert any(row["id"] == 5 for row in lake.rows("orders"))
-    fresh.postgres.psql("UPDATE orders SET amount = 5 WHERE id = 5", fresh.database)
-    caught_up(fresh, lake, 1_000_002)
-    dismiss(step_of(lake.pipeline, lake.warehouse, "away"), Selection(everything=True), person="me", reason="anew")
-
-    def is_loaded() -> bool:
-        lake.run()
-        return requested_snapshots.requests(paths)[0].status == "loaded"
-
-    wait_until(is_loaded, "the request to end", within=120)
-    assert_equal(fresh, lake)
 
 
 def test_brokers_that_are_not_there_take_no_signal_and_the_retry_sends_it(

@@ -10,17 +10,20 @@ from txloom.config.models.fields import ConnectionId, Count, Duration, Schedule
 
 
 class Audit(Model):
-    """How the lake is compared with the live source (jobs/audit.py): PostgreSQL 14 or newer, MySQL 8, MariaDB 10.5."""
+    """How the lake is compared with the live source (jobs/audit.py): PostgreSQL 14 or newer, MySQL 8, MariaDB 10.5.
+
+    Without a connection (`audit: {}`) only with a snapshot folder, which each run names.
+    """
 
     connection: Annotated[
-        ConnectionId,
+        ConnectionId | None,
         Field(
             description="The Airflow connection of the database, type postgres or mysql; a user that may read suffices"
         ),
-    ]
+    ] = None
     schedule: Annotated[
         Schedule | None,
-        Field(description="When it runs, as cron, such as 0 4 * * 0; nothing: by hand"),
+        Field(description="When it runs, as cron, such as 0 4 * * 0; nothing: by hand; needs a connection"),
     ] = None
     rows_per_second: Annotated[
         Count, Field(description="The most rows that it reads in a second, on average, such as 100000")

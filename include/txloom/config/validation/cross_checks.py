@@ -43,7 +43,11 @@ def check(root: Item, file: str, reported: set[str]) -> list[Problem]:
 
 
 def _schedule(draft: Draft) -> Iterator[Problem]:
-    """Yield a problem where runs would begin both by a schedule and by assets."""
+    """Yield a problem where runs would begin both by a schedule and by assets, or audits of nothing by a schedule."""
+    audit = draft.root.given("audit")
+    schedule = None if audit is None else audit.given("schedule")
+    if audit is not None and schedule is not None and audit.given("connection") is None:
+        yield draft.problem(schedule, "a connection beside it", "An audit of a folder is started by its form.")
     after = draft.root.given("after")
     if after is not None and after.value and draft.root.given("schedule") is not None:
         yield draft.problem(after, "either schedule or after", value="assets beside a schedule")

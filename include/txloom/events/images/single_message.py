@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from txloom.arrow_types import AnyArray
 from txloom.config.models.pipeline import Column, Table
+from txloom.config.secret_names import MASK, is_secret
 from txloom.events.goldengate.messages import INSERTS, operation
 from txloom.events.malformed import Refused, shortened
 from txloom.events.values.scalars import arrow_type, reader
@@ -122,7 +123,8 @@ def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:
             value = [text_of(item) for item in msgspec.json.decode(text, type=list[Raw])]
         return read(value)
     except (ValueError, TypeError, InvalidOperation, OverflowError, RecursionError) as error:
-        shown = value if isinstance(value, str) else text.decode()
+        shown = MASK if is_secret(column.name) or is_secret(column.source) else value
+        shown = shown if isinstance(shown, str) else text.decode()
         article = "an" if str(column.type)[0] in "aeiou" else "a"
         raise Unreadable(f"{column.source}: {shown[:MOST_SHOWN]!r} is not {article} {column.type}") from error
 

@@ -1,5 +1,6 @@
 """Tasks of the repair DAG: list the rows that an audit found to differ, ask for approval, report the outcome."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import Context
@@ -18,23 +19,28 @@ class DifferingRows(PipelineTask):
     """Lists the rows that an audit found to differ, of the tables that the run's form names; its result is bounded."""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return how many rows there are, their tables, and a page in Markdown.
+        """Return how many rows there are, their tables, the run ids of their audits, and a page in Markdown.
+
+        folder, csn: those of the files that the audits compared them with, if any.
 
         Raises AirflowFailException where the audit lists no rows of these tables.
         """
         from txloom.quality.masking import secret_names
-        from txloom.steps.audit.differing_rows import Chosen, chosen_tables, markdown
+        from txloom.steps.audit.differing_rows import Chosen, chosen_tables, markdown, snapshot_of
 
         params, step = context["params"], self.step(context)
         try:
             chosen = Chosen(params["audit"] or None, params["tables"])
             audits = chosen_tables(step.paths, chosen)
+            folder, csn = snapshot_of(audits) or ("", "")
         except TxloomError as error:
             raise failure(error.exit_code, message_of(LIST, error)) from error
         page = markdown(audits, secret_names(step.pipeline))
         self.log.info("%s", page)
         rows = sum(len(each.repairs) for each in audits)
-        return {"rows": rows, "tables": [each.table for each in audits], "markdown": page}
+        tables = {each.table: each.run_id for each in audits}
+        about = {"rows": rows, "tables": list(tables), "markdown": page, "folder": folder, "csn": csn}
+        return about | {"audits": [*map("=".join, tables.items())]}
 
 
 class RepairApproval(Approval):
@@ -64,11 +70,23 @@ class RepairOutcome(PipelineTask):
             page = f"**{counts['rows']} rows were loaded**{left if counts['left_out'] else ''}."
             if seen is not None:
                 counts |= {name: int(seen[name]) for name in ("differing", "unsettled", "behind")}
-                page += f"\n\nThe audit after it: {counts['differing']} rows differ."
+                page += f"\n\nThe audit after it: {', '.join(_seen(counts))}."
             page += f"\n\nApproved by {person}." if person else ""
         self.log.info("%s", page)
         say(instance, page)
         return counts
+
+
+def _seen(counts: Mapping[str, int]) -> list[str]:
+    """Return what an audit says in words.
+
+    >>> _seen({"differing": 0, "unsettled": 0, "behind": 0}), _seen({"differing": 0, "unsettled": 0, "behind": 2})
+    (['0 rows differ'], ['2 rows may be on their way: no cut came in time that shows the moment of the audit'])
+    """
+    unsure = [f"{counts['unsettled']} rows were changed at every look"] if counts["unsettled"] else []
+    late = "rows may be on their way: no cut came in time that shows the moment of the audit"
+    unsure += [f"{counts['behind']} {late}"] if counts["behind"] else []
+    return [f"{counts['differing']} rows differ", *unsure] if counts["differing"] or not unsure else unsure
 
 
 def listing_task(pipeline: Pipeline) -> DifferingRows:

@@ -13,6 +13,7 @@ from typing import Any
 from txloom.config import names
 from txloom.config.models.audit import Audit
 from txloom.config.problems import Unfit
+from txloom.config.secret_names import MASK, is_secret
 from txloom.config.yaml.connections import fields
 from txloom.errors import ConfigurationError, TxloomError
 from txloom.quality import findings as f
@@ -30,7 +31,7 @@ from txloom.steps.audit.compare_table import (
 )
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
-from txloom.storage.checks.audited_rows import DIFFERENT
+from txloom.storage.checks.audited_rows import DIFFERENT, EQUAL
 from txloom.storage.databases.audit_source import AuditSource, Limits, Moment
 from txloom.storage.databases.connected import connected
 from txloom.storage.databases.snapshot_folder import SnapshotFolder
@@ -42,7 +43,7 @@ from txloom.storage.targets.row_tables import RowTable, row_tables
 
 LOG = logging.getLogger(__name__)
 
-EQUAL, BEHIND, UNSETTLED = "equal", "behind", "unsettled"
+BEHIND, UNSETTLED = "behind", "unsettled"
 ROUNDS = 5
 """How often rows are looked at that change all the time."""
 OPERATIONS = {MISSING: "r", CHANGED: "U", EXTRA: "D"}
@@ -109,7 +110,7 @@ def audit(step: Step, choice: Choice) -> Counts:
         if isinstance(source, SnapshotFolder) and not choice.tables:
             chosen = _in_folder(source, chosen)
         outcomes = _looked_at(step, source, chosen, until)
-        _write(step, outcomes, source.seconds)
+        _write(step, outcomes, source.seconds, choice.snapshot)
         counts = [_reported(step, table, outcome) for table, outcome in outcomes.items()]
         return {
             "tables": len(outcomes),
@@ -129,7 +130,7 @@ def _source(step: Step, choice: Choice) -> Iterator[AuditSource]:
         return
     if choice.csn is not None:
         raise ConfigurationError("a csn is that of a snapshot folder: say --snapshot FOLDER with it")
-    if declared is None:
+    if declared is None or declared.connection is None:
         raise ConfigurationError(
             f"{step.pipeline.name} declares no database to compare with: add `audit: {{connection: ...}}`, or say "
             "--snapshot FOLDER"
@@ -179,17 +180,22 @@ def _looked_at(step: Step, source: AuditSource, chosen: Sequence[RowTable], unti
                     )
                     outcomes[name] = _joined(known, Outcome(EQUAL if is_shown else BEHIND, seen, moment, cut))
         again = {name: each.compared.in_flight for name, each in outcomes.items() if each.compared.in_flight}
-        if not again or BEHIND in {each.verdict for each in outcomes.values()}:
+        if not again or not is_shown:
             break
     return outcomes
 
 
 def _joined(known: Outcome | None, look: Outcome) -> Outcome:
-    """Add a look at some rows to those before; its verdict is BEHIND where the lake does not show its moment."""
+    """Add a look at some rows to those before; its verdict is BEHIND where the lake does not show its moment.
+
+    Rows that differ prove nothing then: what looks before proved stays, and these rows stay unsettled.
+    """
     seen = look.compared
+    is_behind = look.verdict == BEHIND and bool(seen.differences or seen.in_flight)
+    if known is not None and known.compared.differences and is_behind:
+        return known
     if known is not None:
         seen = replace(seen, rows=known.compared.rows, differences=[*known.compared.differences, *seen.differences])
-    is_behind = (seen.differences or seen.in_flight) and look.verdict == BEHIND
     verdict = BEHIND if is_behind else DIFFERENT if seen.differences else UNSETTLED if seen.in_flight else EQUAL
     return replace(look, verdict=verdict, compared=seen)
 
@@ -230,7 +236,7 @@ def _tables(step: Step, choice: Choice) -> list[RowTable]:
     return [row_table for row_table in chosen if not row_table.table.insert_only]
 
 
-def _write(step: Step, outcomes: dict[str, Outcome], seconds: float) -> None:
+def _write(step: Step, outcomes: dict[str, Outcome], seconds: float, folder: str | None) -> None:
     path, at = step.paths.table(names.AUDIT_RESULTS), datetime.now(UTC)
     rows = [
         {
@@ -247,6 +253,7 @@ def _write(step: Step, outcomes: dict[str, Outcome], seconds: float) -> None:
             "source_seconds": seconds,
             "differences": [row for each in outcome.compared.differences[:LISTED] for row in _rows(each)],
             "repairs": [_repair(each) for each in outcome.compared.differences[:LISTED]],
+            "folder": folder,
         }
         for name, outcome in outcomes.items()
     ]
@@ -302,15 +309,17 @@ def shown(difference: Difference, secret: Collection[str] = ()) -> str:
     'id=8 is in the source and not in the lake'
     >>> shown(Difference({"id": "9"}, "changed", {"api_token": ("a", None)}, 7))
     'id=9 since csn 7: api_token is *** in the lake and null in the source'
+    >>> shown(Difference({"pin": "0815"}, "missing"))
+    'pin=*** is in the source and not in the lake'
     """
-    key = ", ".join(f"{name}={value}" for name, value in difference.key.items())
+    key = ", ".join(f"{name}={value}" for name, value in masking.hidden(difference.key, secret).items())
     if difference.kind == "missing":
         return f"{key} is in the source and not in the lake"
     if difference.kind == "extra":
         return f"{key} is in the lake since csn {difference.csn} and not in the source"
-    hidden = {name for name in difference.columns if name in secret or masking.is_secret(name)}
+    hidden = {name for name in difference.columns if name in secret or is_secret(name)}
     values = [
-        (name, *(masking.MASK if name in hidden and each is not None else _value(each) for each in both))
+        (name, *(MASK if name in hidden and each is not None else _value(each) for each in both))
         for name, both in difference.columns.items()
     ]
     columns = ", ".join(f"{name} is {a} in the lake and {b} in the source" for name, a, b in values)

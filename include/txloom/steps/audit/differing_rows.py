@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from txloom.config.secret_names import MASK
 from txloom.errors import ConfigurationError
-from txloom.quality import masking
 from txloom.quality.dead_letters import escaped, plain
 from txloom.quality.incidents import moment
 from txloom.storage.checks.audited_rows import AuditedTable, audited_tables, masked
@@ -27,17 +27,22 @@ class Chosen:
     """Which rows are loaded.
 
     Args:
-        audit: the run id of an audit; None: of each table the newest.
+        audit: the run id of an audit; None: of each table the newest that decided.
         tables: names of declared tables; empty: all that differ.
+        audits: by table the run id of its audit, where that is another one.
     """
 
     audit: str | None = None
     tables: Sequence[str] = ()
+    audits: Mapping[str, str] = field(default_factory=dict)
 
 
 def chosen_tables(paths: TablePaths, chosen: Chosen) -> list[AuditedTable]:
     """Return the tables that are chosen; raise ConfigurationError where one of these has no rows that differ."""
-    differing = audited_tables(paths, chosen.audit)
+    by_table = {each.table: each for each in audited_tables(paths, chosen.audit)}
+    for name, run_id in chosen.audits.items():
+        by_table |= {each.table: each for each in audited_tables(paths, run_id) if each.table == name}
+    differing = [by_table[name] for name in sorted(by_table)]
     audits = [each for each in differing if not chosen.tables or each.table in chosen.tables]
     missing = sorted(set(chosen.tables) - {each.table for each in audits})
     if missing or not audits:
@@ -46,6 +51,18 @@ def chosen_tables(paths: TablePaths, chosen: Chosen) -> list[AuditedTable]:
         there = f"; it lists rows of {', '.join(each.table for each in differing)}" if differing else ""
         raise ConfigurationError(f"{which} lists no rows{of} that differ{there}")
     return audits
+
+
+def snapshot_of(audits: Sequence[AuditedTable]) -> tuple[str, int] | None:
+    """Return the snapshot folder that audits compared tables with, and its csn; None: the declared database.
+
+    Raises ConfigurationError where they compared them with several: one audit after the repair could not show all.
+    """
+    of = {each.table: each.snapshot for each in audits}
+    if len(set(of.values())) > 1:
+        each = "; ".join(f"{table} with {at[0] if at else 'the database'}" for table, at in sorted(of.items()))
+        raise ConfigurationError(f"these tables were compared with several sources, repair one by one: {each}")
+    return next(iter(of.values()), None)
 
 
 def markdown(audits: Sequence[AuditedTable], secret: Collection[str] = ()) -> str:
@@ -79,4 +96,4 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _shown(text: str) -> str:
-    return text if text == masking.MASK else escaped(plain(text))
+    return text if text == MASK else escaped(plain(text))

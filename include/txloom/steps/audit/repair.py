@@ -16,9 +16,11 @@ from operator import attrgetter
 import pyarrow as pa
 
 from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
 from txloom.events.envelope import BEHIND
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
+from txloom.quality import masking
 from txloom.steps.audit.differing_rows import Chosen, chosen_tables
 from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import REPAIR, InternalTransaction
@@ -133,12 +135,13 @@ def _events(load: InternalTransaction, part: _Part, line: int) -> pa.Table:
     events = load.landed(decoder, messages, task, lines)
     if problems := load.problems(events, reader, messages):
         for number, problem in problems.items():
-            LOG.warning(f"[repair] {part.table}: a row is left out: {problem}: {_key(load, part, number)}")
+            LOG.warning(f"[repair] {part.table}: a row is left out: {problem}: {_key(load.pipeline, part, number)}")
         good = [number for number in range(len(messages)) if number not in problems]
         events = load.landed(decoder, [messages[each] for each in good], task, [lines[each] for each in good])
     return events
 
 
-def _key(load: InternalTransaction, part: _Part, number: int) -> str:
-    table, row = load.pipeline.table(part.table), json.loads(part.rows[number].image)
-    return ", ".join(f"{name}={row[table.column(name).source]}" for name in table.key)
+def _key(pipeline: Pipeline, part: _Part, number: int) -> str:
+    table, row = pipeline.table(part.table), json.loads(part.rows[number].image)
+    key = masking.hidden({name: row[table.column(name).source] for name in table.key}, masking.secret_names(pipeline))
+    return ", ".join(f"{name}={value}" for name, value in key.items())

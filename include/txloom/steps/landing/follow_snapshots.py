@@ -1,9 +1,10 @@
 """Follow the snapshots that a connector was asked for, until the current tables show them.
 
-A row that the connector read has a csn of at least `since_csn`, and so has one that the stream changed meanwhile. When
-all that it read is merged, a row of the current table with a lower csn is one that the source no longer has: it is
-deleted, as of `since_csn`. Nothing is deleted before that is sure: a row that could not be read as declared is a dead
-letter, and the request waits for its redrive.
+A row that the connector read is of the commit `since_csn` or a later one, and stands behind all rows of that commit.
+One that the stream changed meanwhile, which the connector then leaves out, is of a later commit, landed with the rest.
+When all of that is merged, any other row of the current table is one that the source no longer has: it is deleted, as
+of `since_csn`. Nothing is deleted before that is sure: a row that could not be read as declared is a dead letter, and
+the request waits for its redrive; where it is dismissed, the request ends, and nothing is deleted.
 """
 
 import logging
@@ -15,20 +16,26 @@ from itertools import chain
 import pyarrow as pa
 
 from txloom.config import names
-from txloom.events.envelope import BEHIND, OF_INCREMENTAL
+from txloom.events.envelope import BEHIND
 from txloom.events.formats import SourceDecoder
 from txloom.events.source_names import folded
 from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.pending_work import unfinished
 from txloom.steps.step import Step
-from txloom.storage.dead_letters import open_letters
-from txloom.storage.delta import arrow_tables, data_files, small_tables
+from txloom.storage.dead_letters import dismissals, open_letters
+from txloom.storage.delta import arrow_tables, data_files
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.sql import sql_name, text_list
-from txloom.storage.landing import change_events, kafka_offsets, landing_plan, landing_tables, requested_snapshots
-from txloom.storage.landing.requested_snapshots import FAILED, LOADED, READ, SENT, Request
-from txloom.storage.paths import TablePaths
+from txloom.storage.landing import (
+    change_events,
+    kafka_offsets,
+    landing_plan,
+    landing_tables,
+    loaded_snapshots,
+    requested_snapshots,
+)
+from txloom.storage.landing.requested_snapshots import FAILED, LOADED, PLANNED, READ, SENT, Request
 from txloom.storage.publishing.watermark import merged
 from txloom.storage.sources import connector_signals, kafka
 from txloom.storage.sources.row_files import as_json
@@ -38,10 +45,14 @@ from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 LOG = logging.getLogger(__name__)
 
+DELETES = f"{names.SYSTEM_PREFIX}snapshot_deletes"
+"""The prefix of the ids of transactions that delete what a connector did not read, and of the topics of their plans."""
 AT_ONCE = 50_000
 """Rows of a block of deletes."""
 AFTER = timedelta(seconds=30)
 """How long after the connector's word the ends of the topics are looked up: partitions are written side by side."""
+LOST_AFTER = timedelta(hours=1)
+"""How long a planned request may take to be sent: the job that made it sends it within minutes, or died."""
 
 
 def follow_snapshots(step: Step, last: int) -> int:
@@ -52,10 +63,13 @@ def follow_snapshots(step: Step, last: int) -> int:
     if step.pipeline.source.signals is None:
         return last
     for request in requested_snapshots.open_requests(step.paths):
-        if request.status == SENT:
+        age = datetime.now(UTC) - request.at
+        if request.status == PLANNED and age >= LOST_AFTER:
+            requested_snapshots.write(step.paths, request, FAILED, detail="its signal was not sent: ask again")
+        elif request.status == SENT:
             _ask(step, request)
         elif request.status == READ and request.ends is None:
-            if datetime.now(UTC) - request.at >= AFTER:
+            if age >= AFTER:
                 requested_snapshots.write(step.paths, request, READ, ends=_ends(step))
         elif request.status == READ:
             last = _settle(step, request, last)
@@ -87,15 +101,22 @@ def _settle(step: Step, request: Request, last: int) -> int:
     pipeline, paths = step.pipeline, step.paths
     reached = {f"{topic}[{part}]": at.until for (topic, part), at in kafka_offsets.reached(paths).items()}
     assert request.ends is not None
-    if any(reached.get(name, 0) < end for name, end in request.ends.items()) or unfinished(paths):
+    if any(reached.get(name, 0) < end for name, end in request.ends.items()):
         return last
+    if request.until_csn is None:
+        until_csn = max(request.since_csn, loaded_snapshots.newest(paths) or 0)
+        request = requested_snapshots.write(paths, request, READ, until_csn=until_csn)
     watermark = merged(paths, pipeline.current_tables)
-    if watermark is None or watermark.valid_through < max(request.since_csn, _newest(paths, request)):
+    if unfinished(paths) or watermark is None or watermark.valid_through < (request.until_csn or 0):
         return last
-    if dead := _dead(paths, request):
-        detail = f"{dead} of its rows are dead letters: redrive or dismiss them"
+    if dead := open_letters.open_dead_letters(paths, "csn", f"where {_may_be_read(request)}").num_rows:
+        detail = f"{dead} rows that it may have read are dead letters: redrive them, or dismiss them and ask again"
         if request.detail != detail:
             requested_snapshots.write(paths, request, READ, detail=detail)
+        return last
+    if away := sum(row["events"] for row in dismissals.of_dead_letters(paths, _may_be_read(request))):
+        detail = f"{away} rows that it may have read were dismissed, so that nothing was deleted: ask again"
+        requested_snapshots.write(paths, request, FAILED, detail=detail)
         return last
     stale = _stale(step, request)
     count = sum(rows.num_rows for rows in stale.values())
@@ -109,33 +130,20 @@ def _settle(step: Step, request: Request, last: int) -> int:
     return last + 1
 
 
-def _newest(paths: TablePaths, request: Request) -> int:
-    """Return the highest csn of a row that the connector read."""
-    of_request = f"detail = '{OF_INCREMENTAL}' and csn >= {request.since_csn} and {_of_tables(request)}"
-    sql = f"select max(csn) as csn from t where kind = 'row' and {of_request}"
-    rows = small_tables.query(paths.change_events, sql)
-    return int((rows[0]["csn"] if rows else 0) or 0)
-
-
-def _dead(paths: TablePaths, request: Request) -> int:
-    """Return how many open dead letters may be rows that the connector read: their table, or csn, may be unknown."""
-    where = f'(csn is null or csn >= {request.since_csn}) and ("table" is null or {_of_tables(request)})'
-    dead = open_letters.open_dead_letters(paths, 'csn, "table"', f"where {where}")
-    return dead.num_rows
-
-
-def _of_tables(request: Request) -> str:
-    return f'"table" in ({text_list(request.tables)})'
+def _may_be_read(request: Request) -> str:
+    """Return a condition on dead letters that may be rows that the connector read: of some the table is unknown."""
+    return f'landing > {request.landing} and ("table" is null or "table" in ({text_list(request.tables)}))'
 
 
 def _stale(step: Step, request: Request) -> dict[str, pa.Table]:
-    """Return, by table, the keys of rows that have not changed since the request, by the names that the source has."""
+    """Return, by table, the keys of rows that were not read or changed since the request, by the source's names."""
+    before = f"_txloom_csn < {request.since_csn} or (_txloom_csn = {request.since_csn} and _txloom_pos < {BEHIND})"
     stale = dict[str, pa.Table]()
     for row_table in row_tables(step.pipeline):
         table, path = row_table.table, step.paths.table(row_table.current)
         if table.name in request.tables and exists(path):
             keys = ", ".join(f"{sql_name(name)} as {sql_name(table.column(name).source)}" for name in table.key)
-            sql = f"select {keys} from t where _txloom_csn < {request.since_csn}"
+            sql = f"select {keys} from t where {before}"
             parts = list(arrow_tables.batches({"t": opened(path)}, sql))
             stale |= {table.name: pa.concat_tables(parts)} if parts else {}
     return stale
@@ -144,13 +152,13 @@ def _stale(step: Step, request: Request) -> dict[str, pa.Table]:
 def _delete(step: Step, request: Request, stale: dict[str, pa.Table], number: int) -> None:
     """Land the deletes of rows as one transaction; a run that dies in it lands the same rows again."""
     at, paths = LandingPlan(number, datetime.now(UTC), ()), step.paths
-    xid = f"{names.SYSTEM_PREFIX}snapshot_deletes:{number}"
+    xid = f"{DELETES}:{number}"
     transaction = InternalTransaction(effective_pipeline(step.pipeline, paths), at, xid, request.since_csn, None)
     counts = {name: rows.num_rows for name, rows in stale.items() if rows.num_rows}
     metadata = transaction.landed_metadata(counts, sum(counts.values()) + 1)
     every = chain(_events(transaction, stale), [change_events.with_compact_events(metadata, at)])
     written = [data_files.write_file(rows, names.CHANGE_EVENTS, paths.change_events) for rows in every]
-    landing_plan.write_topics(paths, at, step.run_id, [f"{names.LOAD}:{name}" for name in counts])
+    landing_plan.write_topics(paths, at, step.run_id, [f"{DELETES}:{name}" for name in counts])
     landing_tables.append_files(written, at, paths)
     close(replace(step, pipeline=transaction.pipeline), at)
 

@@ -148,12 +148,11 @@ class InternalTransaction:
             reader: of the table that they are of.
             messages: the messages.
         """
-        bad = events.filter(pc.equal(events.column("kind"), pa.scalar("poison"))).to_pylist()
-        if bad:
-            first = events.column("line")[0].as_py()
-            return {row["line"] - first: f"{row['cause']}: {row['detail']}" for row in bad}
         texts = reader.read(messages).column("problem").to_pylist()
-        return {number: text for number, text in enumerate(texts) if text is not None}
+        problems = {number: text for number, text in enumerate(texts) if text is not None}
+        bad = events.filter(pc.equal(events.column("kind"), pa.scalar("poison"))).to_pylist()
+        first = events.column("line")[0].as_py() if bad else 0
+        return problems | {row["line"] - first: f"{row['cause']}: {row['detail']}" for row in bad}
 
     def landed_metadata(self, counts: Mapping[str, int], line: int, **more: Any) -> pa.Table:
         """Return the metadata as a row of change_events.

@@ -6,7 +6,7 @@ from typing import Any
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import NEEDS_SNAPSHOT, Finding
-from txloom.storage.checks import findings
+from txloom.storage.checks import audited_rows, findings
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import connector_snapshots, loaded_snapshots, requested_snapshots
 from txloom.storage.paths import TablePaths
@@ -17,7 +17,9 @@ from txloom.storage.targets.row_tables import RowTable, row_tables
 def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str) -> None:
     """Close findings that need a snapshot and whose table was loaded at or above their csn.
 
-    A finding about the whole source is closed once every watched table was loaded. A repeated call closes nothing more.
+    A finding about the whole source is closed once every watched table was loaded. One of an audit says since when rows
+    differ, and that they still did in the cut that it read: what was loaded after that closes it. A repeated call
+    closes nothing more.
 
     Args:
         pipeline: the declaration.
@@ -29,7 +31,13 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
     if not rows:
         return
     loaded = _loaded(pipeline, paths, reached, min(row["since_csn"] or 0 for row in rows))
+    audited = audited_rows.differing_as_of(paths) if any(row["code"] == f.DIFFERS for row in rows) else {}
     for row in rows:
+        if row["code"] == f.DIFFERS:
+            csn = _loaded_after_audit(paths, reached, row["table"], audited)
+            if csn is not None:
+                _close(paths, row, csn, run_id)
+            continue
         names = [row["table"]] if row["table"] else [table.name for table in pipeline.tables]
         covering = min(loaded.get(name, 0) for name in names)
         if covering and covering >= (row["since_csn"] or 0):
@@ -59,6 +67,18 @@ def _loaded(pipeline: Pipeline, paths: TablePaths, reached: Watermark, since: in
         csn = _sent_anew(pipeline, paths, row_table, reached, since)
         loaded[name] = max(loaded.get(name, 0), csn)
     return loaded
+
+
+def _loaded_after_audit(
+    paths: TablePaths, reached: Watermark, table: str, audited: Mapping[str, tuple[int, int]]
+) -> int | None:
+    """Return the csn as of which all rows of a table were loaded after the audit that found some to differ, if so."""
+    if table not in audited:
+        return None
+    as_of, release = audited[table]
+    loaded = loaded_snapshots.loaded(paths, reached.valid_through, reached.release, after=release).get(table, -1)
+    covering = max(loaded, requested_snapshots.loaded(paths, after=release).get(table, -1))
+    return covering if covering >= as_of else None
 
 
 def _sent_anew(pipeline: Pipeline, paths: TablePaths, row_table: RowTable, reached: Watermark, since: int) -> int:

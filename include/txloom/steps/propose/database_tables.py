@@ -2,30 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from txloom.config.problems import nearest
-from txloom.errors import ConfigurationError
 from txloom.steps.propose import database_types, mysql_types
 from txloom.steps.propose.database_types import Proposed
 from txloom.steps.propose.proposal import Column, ForeignKey, Table, fit
 from txloom.storage.databases.database_catalog import Catalog, CatalogTable, Reference
 
 Types = Callable[[str], Proposed]
-
-
-def chosen(catalog: Catalog, names: Sequence[str]) -> list[CatalogTable]:
-    """Return the tables with some names, with or without their schema; without names all.
-
-    Raises ConfigurationError for a name that the database does not have.
-    """
-    tables = list[CatalogTable]()
-    for name in names:
-        fitting = [each for each in catalog.tables if name.lower() in (each.name.lower(), _short(each.name).lower())]
-        if not fitting:
-            near = nearest(name, [each.name for each in catalog.tables])
-            hint = f" Did you mean {near!r}?" if near else ""
-            raise ConfigurationError(f"--tables: found {name!r}, but the database has no such table.{hint}")
-        tables += [each for each in fitting if each not in tables]
-    return tables if names else list(catalog.tables)
 
 
 def types_of(catalog: Catalog) -> Types:
@@ -59,10 +41,6 @@ def _pairs(table: CatalogTable, parent: CatalogTable, each: Reference) -> Iterat
     for name, referred in zip(each.columns, each.referred, strict=True):
         yield table, name
         yield parent, referred
-
-
-def _short(name: str) -> str:
-    return name.partition(".")[2]
 
 
 def _table(table: CatalogTable, proposed: Types) -> Table:

@@ -3,13 +3,15 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 from txloom.config.models.fields import SOURCE_TABLE
 from txloom.errors import ConfigurationError
 from txloom.steps.propose import database_tables, extract_tables, stream_tables
-from txloom.steps.propose.proposal import Proposal, Table, text
+from txloom.steps.propose.proposal import Proposal, text
 from txloom.steps.propose.samples import Sample, sample
+from txloom.steps.propose.table_choice import chosen
 from txloom.storage.databases import mysql_catalog, postgresql_catalog
 from txloom.storage.databases.database_catalog import Catalog, CatalogTable
 
@@ -67,19 +69,19 @@ def propose(request: Request) -> Proposal:
     if format_ is None:
         raise _unknown("nothing")
     catalog = None if request.database is None else _catalog(request.database, request.schemas)
-    chosen = [] if catalog is None else database_tables.chosen(catalog, request.tables)
-    source = _source(request, format_, taken, catalog, [each.name for each in chosen])
+    some = [] if catalog is None else chosen(catalog.tables, attrgetter("name"), request.tables, "the database")
+    source = _source(request, format_, taken, catalog, [each.name for each in some])
     made = Proposal(request.name, source, _completeness(format_), [])
     made = replace(made, open_questions=list(_open_questions(request, format_, taken)), audit=request.connection or "")
     if catalog is not None:
-        return _from_database(made, catalog, chosen, format_)
+        return _from_database(made, catalog, some, format_)
     if taken is not None:
         tables, unknown = TABLES_OF[format_](taken), list[str]()
     else:
         assert request.files is not None
         tables, unknown = extract_tables.extract_tables(request.files)
     made = replace(made, open_questions=[*made.open_questions, *unknown])
-    return _complete(replace(made, tables=_named(tables, request.tables)))
+    return _complete(replace(made, tables=chosen(tables, attrgetter("source"), request.tables, "the sample")))
 
 
 def _unknown(format_: str | None) -> ConfigurationError:
@@ -123,21 +125,6 @@ def _catalog(address: str, schemas: Sequence[str]) -> Catalog:
     return (
         mysql_catalog.read_catalog(address, schemas) if is_mysql else postgresql_catalog.read_catalog(address, schemas)
     )
-
-
-def _named(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
-    """Return the tables with some names, with or without their schema; without names all.
-
-    Raises ConfigurationError for a name that the sample does not have.
-    """
-    known = {each.source.lower(): each for each in tables}
-    chosen = list[Table]()
-    for name in names:
-        fitting = [each for source, each in known.items() if name.lower() in (source, source.rpartition(".")[2])]
-        if not fitting:
-            raise ConfigurationError(f"--tables: found {name!r}, but the sample has {', '.join(sorted(known))}.")
-        chosen += [each for each in fitting if each not in chosen]
-    return chosen if names else list(tables)
 
 
 def _source(

@@ -10,9 +10,10 @@ from typing import Any
 from txloom.config.models import expectations as kinds
 from txloom.config.models.expectations import Expectation
 from txloom.config.models.pipeline import Pipeline
+from txloom.config.secret_names import is_secret
 from txloom.errors import TxloomError
 from txloom.quality.checkpoint import Outcome
-from txloom.quality.masking import is_secret, masked
+from txloom.quality.masking import masked
 from txloom.quality.verdicts import CheckInput, Verdict, judge
 from txloom.storage.checks import data_checks, pipeline_checks
 from txloom.storage.checks.judged_state import State

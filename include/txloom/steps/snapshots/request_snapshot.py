@@ -16,9 +16,16 @@ from txloom.errors import ConfigurationError
 from txloom.quality.dead_letters import escaped
 from txloom.quality.incidents import moment
 from txloom.steps.step import Counts, Step
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import landing_tables, loaded_snapshots, name_spellings, requested_snapshots
+from txloom.storage.landing import (
+    landing_plan,
+    landing_tables,
+    loaded_snapshots,
+    name_spellings,
+    requested_snapshots,
+)
 from txloom.storage.landing.requested_snapshots import FAILED, PLANNED, SENT, Request
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import connector_signals
@@ -34,9 +41,9 @@ before stay in the history tables.
 
 
 def request_snapshot(step: Step, tables: Sequence[str]) -> Counts:
-    """Ask for an incremental snapshot of tables; a repeated call of one run asks once.
+    """Ask for an incremental snapshot of tables; a repeated call of one run asks once, unless its request failed.
 
-    An earlier request for one of the tables that is still under way is given up: the new one has its rows too.
+    Earlier requests that the connector has not read yet are given up: the new one has their tables too.
 
     Args:
         step: the pipeline, its tables and the run.
@@ -52,22 +59,37 @@ def request_snapshot(step: Step, tables: Sequence[str]) -> Counts:
     pipeline, paths = step.pipeline, step.paths
     chosen = chosen_tables(pipeline, paths, tables)
     landing_tables.create_tables(paths)
-    request_id = f"txloom-{uuid.uuid5(uuid.NAMESPACE_URL, f'{pipeline.name}/{step.run_id}')}"
-    known = {each.request: each for each in requested_snapshots.requests(paths)}
-    request = known.get(request_id)
+    of_run = [each for each in requested_snapshots.requests(paths) if each.run_id == step.run_id]
+    request = next((each for each in of_run if each.status != FAILED), None)
     if request is None:
-        since = loaded_snapshots.newest(paths) or 0
-        request = Request(request_id, step.run_id, tuple(chosen), since)
-        for each in requested_snapshots.covering(paths, chosen):
-            requested_snapshots.write(paths, each, FAILED, detail=f"{request_id} was asked for instead")
-        requested_snapshots.write(paths, request, PLANNED)
+        request = _planned(step, chosen, f"{pipeline.name}/{step.run_id}/{len(of_run)}")
     if request.status == PLANNED:
         spelled = name_spellings.known(paths)
         sources = [spelled.get(name, pipeline.table(name).source) for name in request.tables]
-        connector_signals.request(pipeline, request_id, [re.escape(name) for name in sources])
-        requested_snapshots.write(paths, request, SENT)
-    LOG.info(f"asked for a snapshot of {', '.join(request.tables)} as {request_id}, since csn {request.since_csn}")
-    return {"tables": len(request.tables), "request": request_id, "since_csn": request.since_csn}
+        others, _ = requested_snapshots.superseded(paths, request.tables)
+        connector_signals.request(pipeline, request.request, [re.escape(name) for name in sources])
+        request = requested_snapshots.write(paths, request, SENT)
+        for each in others:
+            if each.request != request.request:
+                requested_snapshots.write(paths, each, FAILED, detail=f"{request.request} was asked for instead")
+    LOG.info(f"asked for a snapshot of {', '.join(request.tables)}: {request.request}, since csn {request.since_csn}")
+    return {"tables": len(request.tables), "request": request.request, "since_csn": request.since_csn}
+
+
+def _planned(step: Step, tables: Sequence[str], about: str) -> Request:
+    """Record that a snapshot of tables will be asked for; about: what makes its id."""
+    paths = step.paths
+    buffered = buffer_state(paths)
+    _, every = requested_snapshots.superseded(paths, tables)
+    request = Request(
+        f"txloom-{uuid.uuid5(uuid.NAMESPACE_URL, about)}",
+        step.run_id,
+        tuple(every),
+        loaded_snapshots.newest(paths) or 0,
+        landing_plan.newest(paths),
+        0 if buffered is None else buffered.release,
+    )
+    return requested_snapshots.write(paths, request, PLANNED)
 
 
 def chosen_tables(pipeline: Pipeline, paths: TablePaths, tables: Sequence[str]) -> list[str]:
@@ -90,13 +112,14 @@ def chosen_tables(pipeline: Pipeline, paths: TablePaths, tables: Sequence[str]) 
 
 def markdown(paths: TablePaths, tables: Sequence[str]) -> str:
     """Return in Markdown what a snapshot of tables does, for the person who approves it."""
-    rows = {name: small_tables.query(paths.table(name), "select count(*) as n from t") for name in tables}
-    lines = [f"**The connector reads {len(tables)} tables anew, beside its stream.**", "", AFTER.strip(), ""]
+    given_up, every = requested_snapshots.superseded(paths, tables)
+    rows = {name: small_tables.query(paths.table(name), "select count(*) as n from t") for name in every}
+    lines = [f"**The connector reads {len(every)} tables anew, beside its stream.**", "", AFTER.strip(), ""]
     lines += ["| table | rows in the lake | findings that it closes |", "|---|---|---|"]
     open_findings = [row for row in findings.open_findings(paths) if row["needs_snapshot"]]
-    for name in tables:
+    for name in every:
         closes = ", ".join(sorted({row["code"] for row in open_findings if row["table"] in (name, None)})) or "none"
         lines.append(f"| {escaped(name)} | {rows[name][0]['n'] if rows[name] else 0} | {escaped(closes)} |")
-    given_up = requested_snapshots.covering(paths, tables)
-    lines += ["", *(f"The request {each.request} of {moment(each.at)} is given up for it." for each in given_up)]
+    given = "is given up for this one, which has its tables too"
+    lines += ["", *(f"The request {each.request} of {moment(each.at)} {given}." for each in given_up)]
     return "\n".join(lines).strip()

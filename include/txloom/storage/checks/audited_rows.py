@@ -6,15 +6,19 @@ from datetime import datetime
 from typing import Any
 
 from txloom.config import names
+from txloom.config.secret_names import MASK, is_secret
 from txloom.quality import masking
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
+from txloom.storage.landing.loaded_snapshots import ANY
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.cuts import newest_cut
 
-DIFFERENT = "different"
-"""The verdict of a table that has rows which differ."""
+DIFFERENT, EQUAL = "different", "equal"
+"""The verdicts that decide: a table has rows which differ, or none."""
+DECIDED = f"verdict in ('{DIFFERENT}', '{EQUAL}')"
 NEWEST = """
-    select * from (select *, row_number() over (partition by "table" order by at desc) as n from t{where})
+    select * from (select *, row_number() over (partition by "table" order by at desc) as n from t where {where})
     where n = 1
 """
 
@@ -47,6 +51,7 @@ class AuditedTable:
         differing: how many rows differ.
         repairs: of the first of them.
         differences: of these, as `audit_results` has them.
+        snapshot: the folder that stood for the database, and the csn as of which it was; None: the database.
     """
 
     run_id: str
@@ -55,6 +60,7 @@ class AuditedTable:
     differing: int
     repairs: tuple[Repair, ...]
     differences: tuple[dict[str, Any], ...]
+    snapshot: tuple[str, int] | None = None
 
 
 def audited_tables(paths: TablePaths, run_id: str | None = None) -> list[AuditedTable]:
@@ -62,25 +68,41 @@ def audited_tables(paths: TablePaths, run_id: str | None = None) -> list[Audited
 
     run_id: of an audit; None: of each table the newest that decided on it.
     """
-    rows = sorted(newest_results(paths, run_id), key=lambda row: str(row["table"]))
+    where = DECIDED if run_id is None else f"{DECIDED} and run_id = {text_literal(run_id)}"
+    rows = sorted(newest_results(paths, where), key=lambda row: str(row["table"]))
     return [_table(row) for row in rows if row["verdict"] == DIFFERENT]
 
 
-def newest_results(paths: TablePaths, run_id: str | None = None) -> list[dict[str, Any]]:
-    """Return the newest row of `audit_results` of each table; run_id: of one audit."""
-    where = "" if run_id is None else f" where run_id = {text_literal(run_id)}"
+def newest_results(paths: TablePaths, where: str = "true") -> list[dict[str, Any]]:
+    """Return the newest row of `audit_results` of each table, of those that fulfil a condition."""
     return small_tables.query(paths.table(names.AUDIT_RESULTS), NEWEST.format(where=where))
 
 
+def differing_as_of(paths: TablePaths) -> dict[str, tuple[int, int]]:
+    """Return, of each table whose newest audit that decided found rows to differ, as of when that is known.
+
+    That is the highest csn as of which it compared, and the release of the cut that it read.
+    """
+    as_of = dict[str, tuple[int, int]]()
+    for row in newest_results(paths, DECIDED):
+        if row["verdict"] == DIFFERENT:
+            cut = newest_cut(paths, "release", f"cut_id = {row['cut_id']}")
+            csn = min(row["source_position"], row["valid_through"])
+            as_of[row["table"]] = csn, ANY if cut is None else cut["release"]
+    return as_of
+
+
 def masked(difference: Mapping[str, Any], secret: Collection[str]) -> dict[str, Any]:
-    """Return a difference of `audit_results`, its key by column, without the values of a secret column."""
-    shown, column = {**difference, "key": dict(difference["key"])}, difference["column"]
-    if column is not None and (column in secret or masking.is_secret(column)):
-        shown |= {side: masking.MASK for side in ("lake", "source") if difference[side] is not None}
+    """Return a difference of `audit_results`, its key by column, without the values of secret columns."""
+    shown, column = {**difference, "key": masking.hidden(dict(difference["key"]), secret)}, difference["column"]
+    if column is not None and (column in secret or is_secret(column)):
+        shown |= {side: MASK for side in ("lake", "source") if difference[side] is not None}
     return shown
 
 
 def _table(row: dict[str, Any]) -> AuditedTable:
     repairs = tuple(Repair(**each) for each in row.get("repairs") or ())
     differences = tuple(row["differences"] or ())
-    return AuditedTable(row["run_id"], row["table"], row["at"], row["differing"], repairs, differences)
+    folder = row.get("folder")
+    snapshot = None if folder is None else (folder, row["source_position"])
+    return AuditedTable(row["run_id"], row["table"], row["at"], row["differing"], repairs, differences, snapshot)

@@ -15,9 +15,10 @@ from txloom.config.models.expectations import (
     StuckExpectation,
     ValidThroughExpectation,
 )
+from txloom.config.secret_names import MASK, is_secret
 from txloom.quality.checkpoint import Case
 from txloom.quality.conditions import AtMost, Few, InSet
-from txloom.quality.masking import MASK, MOST, is_secret
+from txloom.quality.masking import MOST
 from txloom.quality.verdicts import CheckInput
 from txloom.storage.checks import findings
 from txloom.storage.checks.check_input import asking, check_input

@@ -88,7 +88,8 @@ def of_dead_letters(paths: TablePaths, where: str) -> list[dict[str, Any]]:
 def _dismissed(paths: TablePaths, columns: str, more: str) -> pa.Table:
     """Query the dismissed dead letters, with person, reason and time of their dismissal."""
     tables = {"d": opened(paths.dead_letters), "x": opened(paths.table(names.DISMISSALS))}
-    dead_letter = 'd.transaction_id, d.xid, d.csn, d.kind, d.cause, d.topic, d.partition, d."offset", d.file, d.line'
+    dead_letter = 'd.transaction_id, d.xid, d.csn, d."table", d.kind, d.cause, d.topic, d.partition, d."offset"'
+    dead_letter += ", d.file, d.line"
     both = f'select {dead_letter}, d.landing, d."row", x.at, x.person, x.reason from d join x'
     both += ' on x.landing = d.landing and x."row" = d."row"'
     return arrow_tables.ask(tables, f"select {columns} from ({both}) as l where {more}")

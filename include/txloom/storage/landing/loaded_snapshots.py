@@ -73,12 +73,16 @@ def newest(paths: TablePaths) -> int | None:
     return csn
 
 
-def loaded(paths: TablePaths, csn: int, release: int) -> dict[str, int]:
-    """Return, of each table with a released snapshot, the newest one's csn; csn, release: those up to a watermark."""
+def loaded(paths: TablePaths, csn: int, release: int, after: int = -1) -> dict[str, int]:
+    """Return, of each table with a released snapshot, the newest one's csn.
+
+    csn, release: those up to a watermark. after: only snapshots of later releases of the buffer.
+    """
     plan = landed(paths)
     if not plan:
         return {}
     condition = f"starts_with(xid, '{names.SYSTEM_PREFIX}') and csn <= {csn} and release <= {release}"
+    condition += f" and release > {after}"
     sql = f"select xid, csn from t where status = 'released' and {condition}"
     done = {
         row["xid"].rsplit(":", 1)[-1]: row["csn"] for row in small_tables.query(paths.table(names.TRANSACTIONS), sql)

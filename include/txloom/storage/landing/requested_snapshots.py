@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config import names
-from txloom.storage.delta import small_tables
+from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import SNAPSHOT_REQUESTS
 
@@ -23,9 +23,12 @@ class Request:
     run_id: str
     tables: tuple[str, ...]
     since_csn: int
+    landing: int = 0
+    release: int = 0
     status: str = PLANNED
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     ends: Mapping[str, int] | None = None
+    until_csn: int | None = None
     removed: int = 0
     detail: str | None = None
 
@@ -41,11 +44,14 @@ def open_requests(paths: TablePaths) -> list[Request]:
     return [each for each in requests(paths) if each.status in OPEN]
 
 
-def loaded(paths: TablePaths) -> dict[str, int]:
-    """Return, of each table that a requested snapshot was loaded of, the newest one's since_csn."""
+def loaded(paths: TablePaths, after: int = 0) -> dict[str, int]:
+    """Return, of each table that a requested snapshot was loaded of, the newest one's since_csn.
+
+    after: only requests that were made when this release of the buffer was there.
+    """
     since_by_table: dict[str, int] = {}
     for each in requests(paths):
-        if each.status == LOADED:
+        if each.status == LOADED and each.release >= after:
             since_by_table |= {name: max(since_by_table.get(name, 0), each.since_csn) for name in each.tables}
     return since_by_table
 
@@ -54,16 +60,25 @@ def write(paths: TablePaths, request: Request, status: str, **more: Any) -> Requ
     """Append a request in another state, and return it; more: other fields that changed."""
     now = replace(request, status=status, at=datetime.now(UTC), **more)
     row = {**vars(now), "ends": None if now.ends is None else sorted(now.ends.items())}
-    small_tables.ensure(paths.table(names.SNAPSHOT_REQUESTS), SNAPSHOT_REQUESTS)
+    schema_evolution.ensure(paths.table(names.SNAPSHOT_REQUESTS), SNAPSHOT_REQUESTS)
     small_tables.append(paths.table(names.SNAPSHOT_REQUESTS), [row], SNAPSHOT_REQUESTS)
     return now
 
 
-def covering(paths: TablePaths, tables: Sequence[str]) -> list[Request]:
-    """Return the open requests that have one of some tables."""
-    return [each for each in open_requests(paths) if set(each.tables) & set(tables)]
+def superseded(paths: TablePaths, tables: Sequence[str]) -> tuple[list[Request], list[str]]:
+    """Return the open requests that one of some tables takes the place of, and all tables that it then has to have.
+
+    A connector reads for one request at a time, and what it says of an earlier one then has the newer one's id. One
+    that it has read goes on by itself, unless all its tables are read again.
+    """
+    unread = [each for each in open_requests(paths) if each.status != READ]
+    every = sorted({*tables, *(name for each in unread for name in each.tables)})
+    read = [each for each in open_requests(paths) if each.status == READ and set(each.tables) <= set(every)]
+    return [*unread, *read], every
 
 
 def _request(row: dict[str, Any]) -> Request:
-    fields = {name: row[name] for name in ("request", "run_id", "since_csn", "status", "at", "removed", "detail")}
-    return Request(**fields, tables=tuple(row["tables"]), ends=None if row["ends"] is None else dict(row["ends"]))
+    same = ("request", "run_id", "since_csn", "status", "at", "until_csn", "removed", "detail")
+    ends = None if row["ends"] is None else dict(row["ends"])
+    about = {name: row.get(name) for name in same} | {name: row.get(name) or 0 for name in ("landing", "release")}
+    return Request(**about, tables=tuple(row["tables"]), ends=ends)

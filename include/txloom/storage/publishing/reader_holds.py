@@ -58,14 +58,19 @@ def published(paths: TablePaths, cut_id: int | None = None) -> Cut | None:
 def first_from(paths: TablePaths, csn: int, retain: timedelta, tables: Collection[str]) -> Cut | None:
     """Return the first cut that shows everything up to a csn, or the newest, where no other can still be read.
 
+    A cut that a later one amends, by a transaction at or below the csn, does not show that.
+
     Args:
         paths: where the tables are.
         csn: what has to be shown.
         retain: how long vacuum keeps what was replaced.
         tables: the tables that are read.
     """
-    lowest = f"(select min(valid_through) from t where valid_through >= {int(csn)})"
-    row = newest_cut(paths, "cut_id", f"valid_through = {lowest}")
+    late = f"(select cut_id, unnest(amends) as late from t) where late['csn'] <= {int(csn)}"
+    amended = small_tables.query(paths.table(names.CUTS), f"select max(cut_id) as last from {late}")
+    from_cut = f"cut_id >= {(amended[0]['last'] if amended else None) or 0}"
+    lowest = f"(select min(valid_through) from t where valid_through >= {int(csn)} and {from_cut})"
+    row = newest_cut(paths, "cut_id", f"valid_through = {lowest} and {from_cut}")
     cut = None if row is None else published(paths, row["cut_id"])
     try:
         if cut is None or set(tables) - cut.versions.keys() or vacuumed(paths, cut, retain, tables):

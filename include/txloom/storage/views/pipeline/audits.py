@@ -16,7 +16,7 @@ def audits(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = S
     """Return the newest result of each table, those that differ first; as of the newest audit.
 
     rows: table, verdict, rows, differing, unsettled, at, run_id, source_position, cut_id, valid_through,
-    source_seconds, differences (key, kind, column, lake, source, csn; secrets masked, but for keys), and has_more:
+    source_seconds, folder, differences (key, kind, column, lake, source, csn; secrets masked), and has_more:
     whether there are more than these.
     """
     rows = newest_results(TablePaths(warehouse, pipeline.name))
@@ -24,6 +24,7 @@ def audits(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = S
     for row in rows:
         differences = row["differences"] or []
         row["differences"] = [masked(each, secret) for each in differences[:SHOWN]]
+        row.setdefault("folder", None)
         row["has_more"] = len(differences) > SHOWN or len({str(each["key"]) for each in differences}) < row["differing"]
     rows.sort(key=lambda row: (ORDER.index(row["verdict"]), row["table"]))
     return sliced(rows, number, size, max((row["at"] for row in rows), default=None))

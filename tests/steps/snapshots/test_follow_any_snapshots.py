@@ -1,0 +1,315 @@
+"""Snapshots that a connector is asked for, over any source: lost commits, late ENDs, rows that change while it reads.
+
+The connector is played, because what it does has to come in an order that a real one seldom takes: it reads a table in
+chunks, leaves out of a chunk what the stream changed between its two watermarks, gives a row the last commit before it,
+reads for one request after the other, and says what it has read under the id of the last signal.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from called import step_of
+from lake import Lake
+from services.broker import Broker
+from txloom.config import load
+from txloom.quality.dead_letters import Selection
+from txloom.steps.dead_letters.dismiss import dismiss
+from txloom.steps.landing import follow_snapshots
+from txloom.steps.snapshots.request_snapshot import request_snapshot
+from txloom.storage.landing import requested_snapshots
+from txloom.storage.landing.requested_snapshots import FAILED, LOADED, PLANNED, READ, SENT
+from txloom.storage.paths import TablePaths
+from txloom.storage.sources import connector_signals
+
+SEEDS = range(int(os.environ.get("TXLOOM_SNAPSHOTS", "2")))
+TABLES = ("orders", "lines")
+KEYS = range(1, 13)
+CHUNK = 4
+DECLARED = """
+name: shop
+source:
+  format: debezium
+  kafka: {{brokers: '{brokers}', topics: [{prefix}.public.orders, {prefix}.public.lines]}}
+  signals: {{topic: {prefix}-signals, notifications: {prefix}-notices, prefix: {prefix}}}
+  transaction_topic: {prefix}.transaction
+completeness: {{rule: counts, patience: 2h}}
+tables:
+- {{name: orders, source: public.orders, key: [id], columns: {{id: long, n: int}}}}
+- {{name: lines, source: public.lines, key: [id], columns: {{id: long, n: int}}}}
+targets: {{mirrors: ["*"]}}
+"""
+Rows = dict[int, Any]
+
+
+@dataclass
+class Source:
+    """A database and its connector; a commit moves the log on by ten."""
+
+    broker: Broker
+    prefix: str
+    chance: Random
+    lsn: int = 100
+    heard: int = 100
+    is_lost_before: bool = False
+    tables: dict[str, Rows] = field(default_factory=lambda: {name: {} for name in TABLES})
+    states: dict[int, dict[str, Rows]] = field(default_factory=dict)
+    withheld: list[dict[str, Any]] = field(default_factory=list)
+    lost: set[tuple[str, int]] = field(default_factory=set)
+    signal: str = ""
+    unread: list[tuple[str, list[int]]] = field(default_factory=list)
+    chunk: tuple[str, Rows] | None = None
+    taken: int = 0
+
+    def commit(self, *, lose: bool = False, late: bool = False) -> None:
+        """Change one or two rows; lose: the lake does not hear of it; late: its END comes later.
+
+        is_lost_before: what is lost the connector does not hear of either, so that it counts on from the commit before.
+        """
+        changes = dict[tuple[str, int], Any]()
+        for _ in range(self.chance.randint(1, 2)):
+            place = self.chance.choice(TABLES), self.chance.choice(KEYS)
+            changes[place] = self.chance.choice([self.lsn + 11, self.lsn + 12, None])
+        self.change(changes, lose=lose, late=late)
+
+    def change(self, changes: Mapping[tuple[str, int], Any], *, lose: bool = False, late: bool = False) -> None:
+        """Commit values of rows by table and key, None for those that are deleted; lose, late: as of `commit`."""
+        self.lsn += 10
+        rows, counts = [], dict[str, int]()
+        for order, ((table, key), value) in enumerate(changes.items(), 1):
+            before = self.tables[table].get(key)
+            now = self.lsn + order if before is None and value is None else value
+            op = "c" if before is None else "d" if now is None else "u"
+            rows.append((table, op, key, before, now, order))
+            counts[table] = counts.get(table, 0) + 1
+            self.tables[table] |= {key: now}
+            if now is None:
+                del self.tables[table][key]
+            if lose:
+                self.lost.add((table, key))
+            elif self.chunk is not None and self.chunk[0] == table:
+                self.chunk[1].pop(key, None)
+        self.states[self.lsn] = {name: dict(rows_of) for name, rows_of in self.tables.items()}
+        if not lose or not self.is_lost_before:
+            self.heard = self.lsn
+        if lose:
+            return
+        for table, op, key, before, now, order in rows:
+            images = {side: value and {"id": key, "n": value} for side, value in (("before", before), ("after", now))}
+            transaction = {"id": f"{self.lsn}:{self.lsn}", "total_order": order, "data_collection_order": order}
+            self._row(table, {**images, "op": op, "transaction": transaction}, snapshot="false", lsn=self.lsn)
+        parts = [{"data_collection": f"public.{table}", "event_count": count} for table, count in counts.items()]
+        end = {"status": "END", "id": f"{self.lsn}:{self.lsn}", "ts_ms": 1_767_225_600_000, "event_count": len(rows)}
+        self.withheld.append(end | {"data_collections": parts})
+        if not late:
+            self.release()
+
+    def release(self) -> None:
+        """Send the ENDs that were late."""
+        self.broker.produce(f"{self.prefix}.transaction", [(None, json.dumps(end)) for end in self.withheld])
+        self.withheld.clear()
+
+    def read(self) -> None:
+        """Go on with snapshots: take signals, open a chunk, or close one and send its rows."""
+        signals = self.broker.read(f"{self.prefix}-signals")[self.taken :]
+        for record in signals:
+            signal = json.loads(record.value)
+            self.signal, self.taken = signal["id"], self.taken + 1
+            for name in signal["data"]["data-collections"]:
+                keys = list(KEYS)
+                chunks = [keys[at : at + CHUNK] for at in range(0, len(keys), CHUNK)]
+                self.unread += [(name.rsplit(".", 1)[-1], chunk) for chunk in chunks]
+        if self.chunk is None and self.unread:
+            table, keys = self.unread.pop(0)
+            self.chunk = table, {key: self.tables[table][key] for key in keys if key in self.tables[table]}
+        elif self.chunk is not None:
+            table, rows = self.chunk
+            for key, value in rows.items():
+                image = {"before": None, "after": {"id": key, "n": value}, "op": "r", "transaction": None}
+                self._row(table, image, snapshot="incremental", lsn=None, sequence=f'["{self.heard}","{self.lsn}"]')
+            self.chunk = None
+            if all(name != table for name, _ in self.unread):
+                self._notify("TABLE_SCAN_COMPLETED", scanned_collection=f"public.{table}", status="SUCCEEDED")
+            if not self.unread:
+                self._notify("COMPLETED")
+
+    def _notify(self, kind: str, **about: str) -> None:
+        notice = {"id": self.signal, "type": kind, "aggregate_type": "Incremental Snapshot", "additional_data": about}
+        self.broker.produce(f"{self.prefix}-notices", [(None, json.dumps(notice))])
+
+    def _row(self, table: str, value: dict[str, Any], **about: Any) -> None:
+        source = {
+            "connector": "postgresql",
+            "db": "shop",
+            "schema": "public",
+            "table": table,
+            "ts_ms": 1_767_225_600_000,
+        }
+        topic = f"{self.prefix}.public.{table}"
+        self.broker.produce(topic, [(None, json.dumps(value | {"source": source | about}))])
+
+
+@pytest.fixture
+def shop(spark: Any, tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> tuple[Source, Lake]:
+    """Return a source of two tables, and a lake that has a few commits of it."""
+    monkeypatch.setattr(follow_snapshots, "AFTER", timedelta(0))
+    prefix = tmp_path.name
+    for name in (f"{prefix}-signals", f"{prefix}-notices", f"{prefix}.transaction"):
+        broker.create_topic(name)
+    for table in TABLES:
+        broker.create_topic(f"{prefix}.public.{table}")
+    file = tmp_path / "shop.yaml"
+    file.write_text(DECLARED.format(brokers=broker.address, prefix=prefix))
+    source = Source(broker, prefix, Random(tmp_path.name))
+    return source, Lake(spark, tmp_path, load(file))
+
+
+def request(lake: Lake, run: str, *tables: str) -> str:
+    return str(request_snapshot(step_of(lake.pipeline, lake.warehouse, run), tables)["request"])
+
+
+def shown(lake: Lake) -> dict[str, Rows]:
+    return {name: {row["id"]: row["n"] for row in lake.rows(name)} for name in TABLES}
+
+
+def assert_right(source: Source, lake: Lake) -> None:
+    """Compare the tables with what the source had at the newest cut; rows of which a change was lost may be wrong."""
+    cuts = lake.query("cuts", "select valid_through from t order by cut_id desc limit 1")
+    reached = max(lsn for lsn in source.states if lsn <= cuts[0]["valid_through"])
+    for name, rows in shown(lake).items():
+        wrong = {key for table, key in source.lost if table == name}
+        there = {key: value for key, value in rows.items() if key not in wrong}
+        expected = {key: n for key, n in source.states[reached][name].items() if key not in wrong}
+        assert there == expected, (name, reached)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_requested_snapshot_makes_right_what_was_lost_and_nothing_wrong(shop: tuple[Source, Lake], seed: int) -> None:
+    (source, lake), chance = shop, Random(seed)
+    source.chance, paths = chance, TablePaths(lake.warehouse, "shop")
+    for _ in range(8):
+        source.commit()
+    lake.run()
+    assert_right(source, lake)
+    source.is_lost_before = quiet = chance.random() < 0.5
+    for _ in range(chance.randint(1, 3)):
+        source.commit(lose=True)
+    first = request(lake, "first", *(TABLES if chance.random() < 0.5 else TABLES[:1]))
+    second = None
+    for turn in range(60):
+        if not quiet and turn < 12 and chance.random() < 0.5:
+            source.commit(late=chance.random() < 0.4)
+        if chance.random() < 0.7:
+            source.read()
+        if second is None and turn > 2 and chance.random() < 0.2:
+            second = request(lake, "second", TABLES[1])
+        if chance.random() < 0.2 or turn > 24:
+            source.release()
+        if turn == 30 and not quiet:
+            source.commit()
+        if chance.random() < 0.45:
+            lake.run()
+            assert_right(source, lake)
+        if second is not None and turn > 12 and not source.withheld and not requested_snapshots.open_requests(paths):
+            break
+    ended = {each.request: each for each in requested_snapshots.requests(paths)}
+    assert second is not None and ended[second].status == LOADED
+    assert ended[first].status in (FAILED, LOADED)
+    read = {name for each in ended.values() if each.status == LOADED for name in each.tables}
+    assert set(ended[first].tables) <= read
+    if not quiet:
+        source.commit()
+    lake.run()
+    for name in TABLES:
+        wrong = {key for table, key in source.lost if table == name and name not in read}
+        both = shown(lake)[name], source.tables[name]
+        there, expected = ({key: n for key, n in rows.items() if key not in wrong} for rows in both)
+        assert there == expected, (name, quiet)
+
+
+def settled(source: Source, lake: Lake, turns: int = 8) -> str:
+    """Let the connector read all, and cycles run, until the request ends; return how it ended, or is."""
+    paths = TablePaths(lake.warehouse, "shop")
+    for _ in range(turns):
+        for _ in range(2 * len(KEYS)):
+            source.read()
+        lake.run()
+        if not requested_snapshots.open_requests(paths):
+            break
+    return requested_snapshots.requests(paths)[0].status
+
+
+def test_a_row_of_the_newest_commit_that_the_source_has_no_more_is_deleted(shop: tuple[Source, Lake]) -> None:
+    source, lake = shop
+    source.is_lost_before = True
+    source.change({("orders", 1): 1, ("orders", 2): 2})
+    lake.run()
+    source.change({("orders", 2): None}, lose=True)
+    request(lake, "asked", "orders")
+    assert settled(source, lake) == LOADED
+    assert shown(lake)["orders"] == {1: 1}
+
+
+def test_a_row_whose_change_waits_while_the_connector_reads_is_not_deleted(shop: tuple[Source, Lake]) -> None:
+    source, lake = shop
+    source.change({("orders", 1): 1, ("orders", 2): 2})
+    source.change({("lines", 1): 1})
+    lake.run()
+    request(lake, "asked", "orders")
+    source.read()
+    source.change({("orders", 1): 5}, late=True)
+    assert settled(source, lake) == READ
+    assert shown(lake)["orders"] == {1: 1, 2: 2}
+    source.release()
+    assert settled(source, lake) == LOADED
+    assert shown(lake)["orders"] == {1: 5, 2: 2}
+
+
+def test_a_request_whose_unreadable_row_is_dismissed_ends_and_deletes_nothing(shop: tuple[Source, Lake]) -> None:
+    source, lake = shop
+    source.is_lost_before = True
+    source.change({("orders", 1): 1, ("orders", 2): 2, ("orders", 3): 3})
+    lake.run()
+    source.change({("orders", 1): "no number", ("orders", 2): None}, lose=True)
+    request(lake, "asked", "orders")
+    assert settled(source, lake) == READ
+    paths = TablePaths(lake.warehouse, "shop")
+    assert "are dead letters: redrive them" in (requested_snapshots.requests(paths)[0].detail or "")
+    dismiss(step_of(lake.pipeline, lake.warehouse, "away"), Selection(everything=True), person="me", reason="known")
+    assert settled(source, lake) == FAILED
+    assert "were dismissed, so that nothing was deleted" in (requested_snapshots.requests(paths)[0].detail or "")
+    assert shown(lake)["orders"] == {1: 1, 2: 2, 3: 3}
+    source.change({("orders", 1): 4})
+    lake.run()
+    request(lake, "again", "orders")
+    assert settled(source, lake) == LOADED
+    assert shown(lake)["orders"] == {1: 4, 3: 3}
+
+
+def test_a_request_that_was_never_sent_ends_and_one_that_failed_is_made_again(
+    shop: tuple[Source, Lake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, lake = shop
+    paths = TablePaths(lake.warehouse, "shop")
+    source.change({("orders", 1): 1})
+    lake.run()
+    with monkeypatch.context() as away:
+        away.setattr(connector_signals, "request", lambda *_: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            request(lake, "asked", "orders")
+    assert requested_snapshots.requests(paths)[0].status == PLANNED
+    monkeypatch.setattr(follow_snapshots, "LOST_AFTER", timedelta(0))
+    lake.run()
+    (lost,) = requested_snapshots.requests(paths)
+    assert (lost.status, lost.detail) == (FAILED, "its signal was not sent: ask again")
+    assert request(lake, "asked", "orders") not in (lost.request, None)
+    assert requested_snapshots.requests(paths)[0].status == SENT
+    assert settled(source, lake) == LOADED
