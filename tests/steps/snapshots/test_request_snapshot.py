@@ -48,8 +48,11 @@ def fresh(connect: Connect) -> Iterator[Connect]:
 
 def started(connect: Connect, spark: Any, folder: Path, **settings: str) -> Lake:
     connect.postgres.fresh_database(connect.database, SCHEMA + WATERMARKS)
-    if "live-signals" not in connect.broker.topics():
-        connect.broker.create_topic("live-signals")
+    for topic in ("live-signals", "live-notices"):
+        if topic in connect.broker.topics():
+            # A request of another test may have the same id, and is not to be heard of.
+            connect.broker.delete_topic(topic)
+        connect.broker.create_topic(topic)
     about = {**SETTINGS, "signal.kafka.bootstrap.servers": connect.broker.address, **settings}
     connect.start(connector=about)
     wait_until(lambda: connect.place, "the end of the snapshot")
@@ -75,7 +78,14 @@ def damage(lake: Lake) -> set[int]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("settings", [{"read.only": "true"}, {"signal.data.collection": "public.signals"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"read.only": "true"},
+        {"signal.enabled.channels": "source,kafka", "signal.data.collection": "public.signals"},
+    ],
+    ids=["read only", "a table has the watermarks"],
+)
 def test_what_was_wrong_is_right_once_the_connector_read_it_and_nothing_else_was_ever_wrong(
     fresh: Connect, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]
 ) -> None:
