@@ -70,8 +70,8 @@ LIVED = tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/t
 lived: services ## approvals and backfills by people, in a real Airflow (about 25 minutes; not part of test)
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 $(LIVED)
 
-first-hour: services ## docs/trial.md played in a real Airflow, with files and with PostgreSQL, and an audit with its repair (half an hour; not part of test)
-	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/dags/test_trial.py tests/dags/test_up_real.py tests/dags/test_repair.py
+first-hour: services ## docs/trial.md played in a real Airflow, with files and with PostgreSQL, docs/own-tables.md, and an audit with its repair (half an hour; not part of test)
+	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/docs/test_own_tables.py tests/dags/test_trial.py tests/dags/test_up_real.py tests/dags/test_repair.py
 
 cluster: services ## a cluster of Spark with lakes on S3 and HDFS: four pipelines in an Airflow on PostgreSQL, lost workers, 50 races (two hours)
 	@TXLOOM_RACES=50 AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/cluster tests/storage/stores
@@ -82,6 +82,7 @@ bench: setup ## measure every part beside its limit (PARTS="merge first_load": s
 soak: setup ## 2,000 random workloads of every source without a JVM, 100 through Spark, a million messages that lie (hours)
 	@TXLOOM_FUZZ=20000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/events/fuzz
 	@TXLOOM_COMPILED=1 TXLOOM_EXAMPLES=3000 TXLOOM_LAKES=2000 TXLOOM_WORKLOADS=100 TXLOOM_LARGE=1000000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads
+	@TXLOOM_SNAPSHOTS=100 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/steps/snapshots/test_follow_any_snapshots.py
 
 mutants: setup ## put wrong rules into a copy, one at a time; the tests must catch each (half an hour; ONLY=TEXT: some)
 	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")

@@ -15,7 +15,7 @@ from txloom.storage.delta import small_tables
 from txloom.storage.stores.delta_tables import table_at
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.long]
-RACES = int(os.environ.get("TXLOOM_RACES", "5"))
+RACES = int(os.environ.get("TXLOOM_RACES", "2"))
 SCHEMA = pa.schema([("writer", pa.string()), ("race", pa.int64())])
 DRIVER = """
 import sys

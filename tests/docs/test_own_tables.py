@@ -61,7 +61,7 @@ class Reader:
             assert done.returncode == 0, self.said[-1]
 
 
-@pytest.mark.long
+@pytest.mark.machines
 def test_whoever_follows_the_page_has_a_bank_that_is_equal_row_by_row(connect: Connect, tmp_path: Path) -> None:
     connect.postgres.fresh_database(connect.database, "SELECT 1")
     reader = Reader(connect, tmp_path)

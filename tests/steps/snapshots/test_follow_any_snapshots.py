@@ -30,7 +30,7 @@ from txloom.storage.landing.requested_snapshots import FAILED, LOADED, PLANNED, 
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import connector_signals
 
-SEEDS = range(int(os.environ.get("TXLOOM_SNAPSHOTS", "2")))
+SEEDS = range(int(os.environ.get("TXLOOM_SNAPSHOTS", "1")))
 TABLES = ("orders", "lines")
 KEYS = range(1, 13)
 CHUNK = 4
