@@ -39,12 +39,20 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 SHORT_QUERIES = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -Xms1g -Xmn500m"
 
 LONGEST = (
+    "cluster/test_sample_on_a_cluster.py",
     "cycles/test_killed.py",
+    "steps/test_work_counts.py",
     "workloads/random/test_any_lake.py",
     "steps/snapshots/test_diff_snapshot.py",
     "workloads/random/test_any_source.py",
     "storage/buffer/test_checkpoints.py",
     "workloads/random/test_any_workload.py",
+    "steps/test_schema_drift.py",
+    "steps/audit/test_audit_snapshot.py",
+    "steps/audit/test_audit_mariadb.py",
+    "steps/backfill/test_left_history.py",
+    "steps/maintenance/test_maintain_plan.py",
+    "steps/snapshots/test_follow_any_snapshots.py",
     "cycles/test_sample.py",
     "steps/backfill/test_backfill.py",
     "steps/buffer/test_producer_checks.py",
