@@ -42,7 +42,7 @@ wait_for() {
 # fetch_services: what the real source is made of, or says what cannot be had.
 fetch_services() {
   export TXLOOM_KAFKA="${TXLOOM_KAFKA:-$root/.state/kafka}"
-  TXLOOM_POSTGRES=$("$root/scripts/fetch_postgres.sh") && "$root/scripts/fetch_kafka.sh" python "$TXLOOM_KAFKA" || {
+  TXLOOM_POSTGRES=$("$root/scripts/fetch_postgres.sh") && "$root/scripts/fetch_kafka.sh" "$root/.venv/bin/python" "$TXLOOM_KAFKA" || {
     echo "txloom: nothing was started. make up has a source that needs neither PostgreSQL nor Kafka" >&2
     exit 1
   }
