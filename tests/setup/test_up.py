@@ -1,6 +1,7 @@
 """`make up-real` where this machine cannot have what it needs: it says so, and nothing is started."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -21,3 +22,18 @@ def test_nothing_is_started_where_postgresql_cannot_be_had(tmp_path: Path) -> No
     )
     assert list((tmp_path / "state" / "real").iterdir()) == [tmp_path / "state" / "real" / "airflow"]
     assert list((tmp_path / "state").rglob("*.pid")) == []
+
+
+def test_what_fetches_files_gets_a_python_by_its_path() -> None:
+    """The scripts take the project's environment out of PATH, so that a name alone would mean another Python."""
+    scripts = [PROJECT / "Makefile", *(PROJECT / "scripts").glob("*.sh")]
+    given = [
+        (file.name, python)
+        for file in scripts
+        for python in re.findall(
+            r'^[^#\n]*fetch_(?:kafka|moto|jars)\.sh"? ("[^"]+"|\S+)', file.read_text(), re.MULTILINE
+        )
+    ]
+    assert {name for name, _ in given} >= {"Makefile", "up.sh"}
+    folders = ("$root/.venv/bin", "$venv/bin", "$(BIN)")
+    assert {python for _, python in given} <= {f'"{folder}/python"' for folder in folders}
