@@ -24,6 +24,8 @@ PostgreSQL 14; of MySQL also where a table has another engine than InnoDB. Exit 
 statement took longer than `audit.statement_timeout`.
 """
 
+from typing import Any
+
 from airflow.sdk import DAG, Param
 
 from txloom.config import names
@@ -44,12 +46,10 @@ def audit(pipeline: Pipeline) -> DAG:
     tables = sorted(table.name for table in pipeline.tables if not table.insert_only)
     assert pipeline.audit is not None
     about = "A folder with a folder of rows for each table, in place of the database"
-    needed = pipeline.audit.connection is None
-    folder = (
-        Param(title="Folder", description=about, type="string", minLength=1)
-        if needed
-        else Param(None, title="Folder", description=about, type=["null", "string"], minLength=1)
-    )
+    given: dict[str, Any] = {"type": "string"}
+    if pipeline.audit.connection is not None:
+        given = {"default": None, "type": ["null", "string"]}
+    folder = Param(title="Folder", description=about, minLength=1, **given)
     with DAG(
         dag_id=names.audit_dag_id(pipeline.name),
         schedule=pipeline.audit.schedule,

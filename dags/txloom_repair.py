@@ -67,9 +67,12 @@ def repair(pipeline: Pipeline) -> DAG:
         publish = spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
         # Outside the pipeline's pool: it may wait for a cut that the cycle publishes meanwhile. Where nothing was left
         # to publish, publish is skipped.
-        about: dict[str, Any] = {"pool": "default_pool", "priority_weight": 1}
-        about["trigger_rule"] = "none_failed_min_one_success"
-        audited = spark_job(pipeline, "audit", arguments=AGAIN, **about)
+        aside: dict[str, Any] = {
+            "pool": "default_pool",
+            "priority_weight": 1,
+            "trigger_rule": "none_failed_min_one_success",
+        }
+        audited = spark_job(pipeline, "audit", arguments=AGAIN, **aside)
         listing_task(pipeline) >> approval_task(pipeline) >> loaded >> buffer >> merge >> publish
         [merge, publish] >> audited >> outcome_task(pipeline)
     return dag

@@ -14,7 +14,7 @@ import pytest
 
 from dags.test_trial import LONG, Trial
 from services import fetched
-from services.absent import give_up_for
+from services.absent import needed
 from services.airflow.instance import Airflow
 from services.airflow.settings import PROJECT
 from services.process import wait_until
@@ -92,13 +92,10 @@ def _runs(pid: int) -> bool:
 
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealTrial]:
-    try:
-        fetched.postgres()
-    except fetched.NotHere as reason:
-        give_up_for(reason)
+    postgres = needed(fetched.postgres)
     made = RealTrial(tmp_path_factory.mktemp("real"))
     # Fetched already, for all tests.
-    made.variables |= {"TXLOOM_KAFKA": str(fetched.kafka()), "TXLOOM_POSTGRES": str(fetched.postgres())}
+    made.variables |= {"TXLOOM_KAFKA": str(fetched.kafka()), "TXLOOM_POSTGRES": str(postgres)}
     made.variables["PATH"] = f"{Path(sys.executable).parent}:{made.variables['PATH']}"
     try:
         made.start()

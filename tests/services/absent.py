@@ -1,9 +1,14 @@
 """What a test does where a service cannot be had: a person's machine may lack it, continuous integration may not."""
 
 import os
-from typing import NoReturn
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
 
 import pytest
+
+from services.fetched import NotHere
+
+T = TypeVar("T")
 
 
 def give_up_for(reason: object) -> NoReturn:
@@ -11,3 +16,11 @@ def give_up_for(reason: object) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(f"in CI a service that cannot be had is a failure: {reason}", pytrace=False)
     pytest.skip(str(reason))
+
+
+def needed(fetch: Callable[[], T]) -> T:
+    """Return what a fetch gives; where this machine cannot have it, the test says so and gives up."""
+    try:
+        return fetch()
+    except NotHere as reason:
+        give_up_for(reason)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from services import fetched
-from services.absent import give_up_for
+from services.absent import give_up_for, needed
 from services.broker import Broker
 from services.cluster.hdfs import Hdfs
 from services.cluster.s3 import S3
@@ -29,10 +29,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     """A PostgreSQL server for all tests of this process; where none can be had, the test says so and gives up."""
-    try:
-        fetched.postgres()
-    except fetched.NotHere as reason:
-        give_up_for(reason)
+    needed(fetched.postgres)
     with Postgres(tmp_path_factory.mktemp("postgres")) as started:
         yield started
 
@@ -51,10 +48,7 @@ def wal2json(postgres: Postgres) -> str:
 @pytest.fixture(scope="session")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
     """A MariaDB server for all tests of this process; where none can be had, the test says so and gives up."""
-    try:
-        fetched.mariadb()
-    except fetched.NotHere as reason:
-        give_up_for(reason)
+    needed(fetched.mariadb)
     with Mariadb(tmp_path_factory.mktemp("mariadb")) as started:
         yield started
 

@@ -47,6 +47,15 @@ def hidden(values: Mapping[str, Any], secret: Collection[str] = ()) -> dict[str,
     return {name: _hidden(name, value, secret) for name, value in values.items()}
 
 
+def key_text(key: Mapping[str, Any], secret: Collection[str] = ()) -> str:
+    """Return a row's key on one line, its secret values masked.
+
+    >>> key_text({"id": 7, "card_pin": "0000"})
+    'id=7, card_pin=***'
+    """
+    return ", ".join(f"{name}={value}" for name, value in hidden(key, secret).items())
+
+
 def _hidden(name: str, value: Any, secret: Collection[str]) -> Any:
     if value is None:
         return None

@@ -6,17 +6,14 @@ import psycopg2
 import pytest
 
 from services import fetched
-from services.absent import give_up_for
+from services.absent import needed
 from services.process import free_port
 from txloom.generate.services.postgres import Postgres
 
 
 @pytest.fixture
 def programs() -> Path:
-    try:
-        return fetched.postgres()
-    except fetched.NotHere as reason:
-        give_up_for(reason)
+    return needed(fetched.postgres)
 
 
 def test_who_does_not_know_the_password_is_refused(tmp_path: Path, programs: Path) -> None:

@@ -66,7 +66,7 @@ def spoil_value(made: Slice, fault: Fault) -> None:
 
 def plant_orphan(made: Slice, fault: Fault) -> None:
     """Let an application insert a line item of an order that does not exist."""
-    fault.planted = PLANTED + int(fault.at.timestamp()) % PLANTED
+    fault.planted = planted_key(fault)
     fault.xid = made.add_row(LINES, {"op_type": "I", "primary_keys": ["LINE_ITEM_ID"], "after": orphan(fault.planted)})
     key = fault.planted
     fault.made = f"line item {key} of order {key}, which never existed, was inserted in transaction {fault.xid}"
@@ -77,6 +77,11 @@ def remove_orphan(made: Slice, fault: Fault) -> str:
     before = {"LINE_ITEM_ID": str(fault.planted)}
     xid = made.add_row(LINES, {"op_type": "D", "primary_keys": ["LINE_ITEM_ID"], "before": before})
     return f"line item {fault.planted} was deleted in the source, by transaction {xid}"
+
+
+def planted_key(fault: Fault) -> int:
+    """Return the key of the row that a fault plants, another one each second."""
+    return PLANTED + int(fault.at.timestamp()) % PLANTED
 
 
 def orphan(key: int) -> dict[str, str]:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from txloom.generate.trial.source_folder import ROWS
 from txloom.generate.workload.changes import Change
 from txloom.generate.workload.orders import Position, Workload
 from txloom.generate.workload.settings import shares_of, sizes_of
@@ -29,7 +30,6 @@ from txloom.generate.workload.tables import (
     UseRow,
 )
 
-ROWS = "1-3:60,4-8:38,9-20:2"
 SEED = 1
 Statement = tuple[str, list[Text]]
 

@@ -19,19 +19,16 @@ from txloom.generate.trial import damage
 from txloom.generate.trial.catalogue import KINDS, Kind
 from txloom.generate.trial.damage import Fault
 from txloom.generate.trial.slices import Slice, deliver, delivered, forget, staged
-from txloom.generate.trial.source_folder import SourceFolder
+from txloom.generate.trial.source_folder import FIRST, ROWS, SourceFolder
 from txloom.generate.workload.changes import micros_of
 from txloom.generate.workload.settings import shares_of, sizes_of
 
 GAP = 1_000_000
 """Microseconds between two commits, on average."""
-FIRST = 120
-"""Transactions with which the source begins."""
 MOST = 120
 """The most transactions of a slice: a source that slept does not make up for it."""
 FEWEST = 20
 """Transactions of a slice that is damaged: one of them is such that it can be."""
-ROWS = "1-3:60,4-8:38,9-20:2"
 KEPT = 6_000
 """Slices that stay in the inbox: a day's."""
 SHARED = ("layout", "schema", "topic", "transaction_topic", "partitions", "seed", "tables", "start_csn")

@@ -8,7 +8,7 @@ from typing import Any
 from txloom.generate.services.connect import connector_url
 from txloom.generate.trial import damage
 from txloom.generate.trial.catalogue import KINDS, Kind
-from txloom.generate.trial.damage import PLANTED, Fault, orphan
+from txloom.generate.trial.damage import Fault, orphan, planted_key
 from txloom.generate.trial.real_services import PUBLICATION, Addresses
 
 COLUMN = damage.COLUMN.lower()
@@ -62,7 +62,7 @@ def lose_row(connection: Any, fault: Fault) -> None:
 
 def plant_orphan(connection: Any, fault: Fault) -> None:
     """Insert a line item of an order that does not exist, as a load does that has foreign keys off."""
-    fault.planted = key = PLANTED + int(fault.at.timestamp()) % PLANTED
+    fault.planted = key = planted_key(fault)
     row = orphan(key)
     marks = ", ".join(["%s"] * len(row))
     with connection, connection.cursor() as cursor:

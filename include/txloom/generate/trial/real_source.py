@@ -5,7 +5,6 @@ One process runs all of it: the three services, and the desk that commits. What 
 
 import os
 import random
-import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -23,11 +22,9 @@ from txloom.generate.trial.catalogue import Kind
 from txloom.generate.trial.damage import Fault
 from txloom.generate.trial.database_desk import OrderDesk
 from txloom.generate.trial.real_services import Addresses, RealServices, environment, exports, known, write_privately
-from txloom.generate.trial.source_folder import SourceFolder
+from txloom.generate.trial.source_folder import FIRST, SourceFolder, Stop
 from txloom.generate.workload.changes import micros_of
 
-FIRST = 120
-"""Transactions with which the source begins, and which the connector reads as a snapshot."""
 ENVIRONMENT, READY = "env", "ready"
 SAYS = 60
 """Seconds between two lines of the log."""
@@ -105,8 +102,7 @@ def run(source: RealSource, trial: Path, gap: float) -> None:
         trial: the folder that holds the source, the declaration and the warehouse.
         gap: seconds between two commits, on average.
     """
-    stopped: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    stop = Stop()
     with source.running():
         (trial / READY).unlink(missing_ok=True)
         services = RealServices(source.folder, _folder_of("TXLOOM_POSTGRES"), _folder_of("TXLOOM_KAFKA"))
@@ -115,38 +111,35 @@ def run(source: RealSource, trial: Path, gap: float) -> None:
             services.start_database()
             with closing(_connected(services.addresses)) as connection:
                 desk = OrderDesk(connection)
+                # The connector reads these as a snapshot.
                 while desk.number < FIRST:
                     desk.commit(micros_of(datetime.now(UTC)))
                 services.start_stream()
                 services.wait_for_transactions(lambda: source.advance(desk))
                 (trial / READY).touch()
-                _work(source, desk, services, lambda: bool(stopped), gap)
+                _work(source, desk, services, stop, gap)
         except psycopg2.Error:
-            if not stopped:
+            if not stop.is_due:
                 services.refuse_ended()
                 raise
         except ServiceFailed:
-            if not stopped:
+            if not stop.is_due:
                 raise
         finally:
             (trial / READY).unlink(missing_ok=True)
             services.stop()
 
 
-def _work(
-    source: RealSource, desk: OrderDesk, services: RealServices, is_stopped: Callable[[], bool], gap: float
-) -> None:
+def _work(source: RealSource, desk: OrderDesk, services: RealServices, stop: Stop, gap: float) -> None:
     """Commit transactions, at irregular times, until the source is stopped."""
     committed, said = 0, time.monotonic()
-    while not is_stopped():
+    while not stop.is_due:
         committed += source.advance(desk)
         services.refuse_ended()
         if time.monotonic() - said > SAYS:
             print(f"{datetime.now(UTC):%H:%M:%S} {committed} transactions", flush=True)
             committed, said = 0, time.monotonic()
-        until = time.monotonic() + random.uniform(0, 2 * gap)
-        while not is_stopped() and time.monotonic() < until:
-            time.sleep(min(0.2, gap))
+        stop.rest(random.uniform(0, 2 * gap))
 
 
 def _connected(addresses: Addresses) -> Any:

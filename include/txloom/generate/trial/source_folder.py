@@ -1,6 +1,8 @@
 """The folder of a source that lives: which process runs it, and which of its faults are open (`_faults`)."""
 
 import fcntl
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,28 @@ from txloom.errors import ConfigurationError
 from txloom.generate.trial.damage import Fault
 
 FAULTS = "_faults"
+FIRST = 120
+"""Transactions with which a source begins."""
+ROWS = "1-3:60,4-8:38,9-20:2"
+"""How many rows its transactions have."""
+
+
+class Stop:
+    """Whether this process was told to end (SIGTERM), from when it is made."""
+
+    def __init__(self) -> None:
+        """Listen from now on."""
+        self.is_due = False
+        signal.signal(signal.SIGTERM, self._set)
+
+    def _set(self, _number: int, _frame: object) -> None:
+        self.is_due = True
+
+    def rest(self, seconds: float) -> None:
+        """Wait so long, or until the process is told to end."""
+        until = time.monotonic() + seconds
+        while not self.is_due and time.monotonic() < until:
+            time.sleep(min(0.2, seconds))
 
 
 class SourceFolder:

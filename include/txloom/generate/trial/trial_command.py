@@ -7,9 +7,7 @@ one in files (`make up`), or, with `run --real`, a PostgreSQL that Debezium stre
 
 import argparse
 import os
-import signal
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +19,7 @@ from txloom.generate.trial.catalogue import KINDS
 from txloom.generate.trial.damage import Fault
 from txloom.generate.trial.killed_jobs import kill_a_job
 from txloom.generate.trial.living_source import LivingSource
+from txloom.generate.trial.source_folder import Stop
 
 if TYPE_CHECKING:
     from txloom.generate.trial.real_source import RealSource
@@ -113,14 +112,11 @@ def _run(given: argparse.Namespace, state: Path) -> int:
     folder, seconds = given.folder or state / "trial", given.seconds or SECONDS
     source = LivingSource(folder / "source", folder / "inbox")
     source.inbox.mkdir(parents=True, exist_ok=True)
-    stopped: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    stop = Stop()
     with source.running():
-        while not stopped:
+        while not stop.is_due:
             print(f"{datetime.now(UTC):%H:%M:%S} {source.advance(datetime.now(UTC))} transactions", flush=True)
-            until = time.monotonic() + seconds
-            while not stopped and time.monotonic() < until:
-                time.sleep(min(0.2, seconds))
+            stop.rest(seconds)
     return 0
 
 

@@ -312,7 +312,7 @@ def shown(difference: Difference, secret: Collection[str] = ()) -> str:
     >>> shown(Difference({"pin": "0815"}, "missing"))
     'pin=*** is in the source and not in the lake'
     """
-    key = ", ".join(f"{name}={value}" for name, value in masking.hidden(difference.key, secret).items())
+    key = masking.key_text(difference.key, secret)
     if difference.kind == "missing":
         return f"{key} is in the source and not in the lake"
     if difference.kind == "extra":

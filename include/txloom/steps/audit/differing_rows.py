@@ -7,6 +7,7 @@ from typing import Any
 
 from txloom.config.secret_names import MASK
 from txloom.errors import ConfigurationError
+from txloom.quality import masking
 from txloom.quality.dead_letters import escaped, plain
 from txloom.quality.incidents import moment
 from txloom.storage.checks.audited_rows import AuditedTable, audited_tables, masked
@@ -87,7 +88,7 @@ def markdown(audits: Sequence[AuditedTable], secret: Collection[str] = ()) -> st
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    key = escaped(plain(", ".join(f"{name}={value}" for name, value in row["key"].items())))
+    key = escaped(plain(masking.key_text(row["key"])))
     if row["kind"] != "changed":
         sides = ("no row", "a row") if row["kind"] == "missing" else ("a row", "no row")
         return f"| {key} | {WHAT['r' if row['kind'] == 'missing' else 'D']} | {sides[0]} | {sides[1]} |"

@@ -143,5 +143,5 @@ def _events(load: InternalTransaction, part: _Part, line: int) -> pa.Table:
 
 def _key(pipeline: Pipeline, part: _Part, number: int) -> str:
     table, row = pipeline.table(part.table), json.loads(part.rows[number].image)
-    key = masking.hidden({name: row[table.column(name).source] for name in table.key}, masking.secret_names(pipeline))
-    return ", ".join(f"{name}={value}" for name, value in key.items())
+    key = {name: row[table.column(name).source] for name in table.key}
+    return masking.key_text(key, masking.secret_names(pipeline))

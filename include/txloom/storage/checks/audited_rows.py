@@ -13,6 +13,7 @@ from txloom.storage.delta.sql import text_literal
 from txloom.storage.landing.loaded_snapshots import ANY
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
+from txloom.storage.system_tables import AUDIT_RESULTS
 
 DIFFERENT, EQUAL = "different", "equal"
 """The verdicts that decide: a table has rows which differ, or none."""
@@ -74,8 +75,12 @@ def audited_tables(paths: TablePaths, run_id: str | None = None) -> list[Audited
 
 
 def newest_results(paths: TablePaths, where: str = "true") -> list[dict[str, Any]]:
-    """Return the newest row of `audit_results` of each table, of those that fulfil a condition."""
-    return small_tables.query(paths.table(names.AUDIT_RESULTS), NEWEST.format(where=where))
+    """Return the newest row of `audit_results` of each table, of those that fulfil a condition.
+
+    Columns that an older version of txloom did not write are None.
+    """
+    rows = small_tables.query(paths.table(names.AUDIT_RESULTS), NEWEST.format(where=where))
+    return [{name: row.get(name) for name in AUDIT_RESULTS.names} for row in rows]
 
 
 def differing_as_of(paths: TablePaths) -> dict[str, tuple[int, int]]:
@@ -101,8 +106,7 @@ def masked(difference: Mapping[str, Any], secret: Collection[str]) -> dict[str, 
 
 
 def _table(row: dict[str, Any]) -> AuditedTable:
-    repairs = tuple(Repair(**each) for each in row.get("repairs") or ())
+    repairs = tuple(Repair(**each) for each in row["repairs"] or ())
     differences = tuple(row["differences"] or ())
-    folder = row.get("folder")
-    snapshot = None if folder is None else (folder, row["source_position"])
+    snapshot = None if row["folder"] is None else (row["folder"], row["source_position"])
     return AuditedTable(row["run_id"], row["table"], row["at"], row["differing"], repairs, differences, snapshot)

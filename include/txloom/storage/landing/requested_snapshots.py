@@ -71,9 +71,10 @@ def superseded(paths: TablePaths, tables: Sequence[str]) -> tuple[list[Request],
     A connector reads for one request at a time, and what it says of an earlier one then has the newer one's id. One
     that it has read goes on by itself, unless all its tables are read again.
     """
-    unread = [each for each in open_requests(paths) if each.status != READ]
+    under_way = open_requests(paths)
+    unread = [each for each in under_way if each.status != READ]
     every = sorted({*tables, *(name for each in unread for name in each.tables)})
-    read = [each for each in open_requests(paths) if each.status == READ and set(each.tables) <= set(every)]
+    read = [each for each in under_way if each.status == READ and set(each.tables) <= set(every)]
     return [*unread, *read], every
 
 

@@ -24,7 +24,6 @@ def audits(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = S
     for row in rows:
         differences = row["differences"] or []
         row["differences"] = [masked(each, secret) for each in differences[:SHOWN]]
-        row.setdefault("folder", None)
         row["has_more"] = len(differences) > SHOWN or len({str(each["key"]) for each in differences}) < row["differing"]
     rows.sort(key=lambda row: (ORDER.index(row["verdict"]), row["table"]))
     return sliced(rows, number, size, max((row["at"] for row in rows), default=None))
