@@ -8,6 +8,6 @@ DEEP = 150
 
 
 def examples(chosen: int) -> int:
-    """Return how many examples to draw; their seed is another one in every run."""
+    """Return how many examples to draw, for which every run takes another seed, but for one in CI."""
     scale = os.environ.get("TXLOOM_EXAMPLES")
     return min(FEW, chosen) if scale is None else max(1, chosen * int(scale) // DEEP)
