@@ -3,7 +3,7 @@
     PYTHONPATH=tests python tests/benchmarks/document.py
 
 It replaces what stands between the two marks of docs/performance.md, the plots of docs/images, and the copy of the
-results beside this program, which says what was measured where and when.
+results beside this program, which says what was measured where and when. What was not measured here stays as it is.
 """
 
 import json
@@ -31,8 +31,9 @@ def main() -> int:
     if not file.is_file():
         print(f"{file}: nothing was measured yet: make bench", file=sys.stderr)
         return 1
-    known: dict[str, Any] = json.loads(file.read_text())
-    (HERE / "results.json").write_text(json.dumps(known, indent=1) + "\n")
+    kept = HERE / "results.json"
+    known: dict[str, Any] = {**json.loads(kept.read_text()), **json.loads(file.read_text())}
+    kept.write_text(json.dumps(known, indent=1) + "\n")
     sections = [_section(name, part) for name, part in known.items()]
     before, rest = PAGE.read_text().split(BEGIN)
     after = rest.split(END)[1]
