@@ -21,7 +21,7 @@ demo: setup ## run the sample through a real Airflow, arrival by arrival, and co
 up: setup ## start Airflow, and a source that lives, and leave them running
 	@scripts/up.sh
 
-up-real: setup ## the same with a real PostgreSQL, Debezium and Kafka, which it fetches (110 MB) and starts
+up-real: setup ## the same with a real PostgreSQL, Debezium and Kafka, which it fetches (140 MB) and starts
 	@scripts/up.sh --real
 
 break: setup ## damage the living source of `make up` or `make up-real` as real sources are damaged (FAULT=NAME; without: list them)
@@ -87,12 +87,13 @@ soak: setup ## 2,000 random workloads of every source without a JVM, 100 through
 mutants: setup ## put wrong rules into a copy, one at a time; the tests must catch each (half an hour; ONLY=TEXT: some)
 	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")
 
-services: setup ## fetch what tests start: Kafka, Kafka Connect, Debezium (110 MB), HDFS, S3, PostgreSQL, MariaDB, Chromium; done by test itself
+services: setup ## fetch what tests start: Kafka, Kafka Connect, Debezium (140 MB), HDFS, S3, PostgreSQL, MariaDB, MySQL, Chromium; done by test itself
 	@scripts/fetch_kafka.sh "$(BIN)/python"
 	@scripts/fetch_moto.sh "$(BIN)/python" >/dev/null
 	@scripts/fetch_jars.sh "$(BIN)/python" .state/hdfs hdfs
 	@scripts/fetch_postgres.sh >/dev/null || echo "      tests with PostgreSQL are skipped, with the reason; in CI they fail"
 	@scripts/fetch_mariadb.sh >/dev/null || echo "      tests with MariaDB are skipped, with the reason; in CI they fail"
+	@scripts/fetch_mysql.sh >/dev/null || echo "      tests with MySQL are skipped, with the reason; in CI they fail"
 	@scripts/fetch_chromium.sh >/dev/null || echo "      tests in a browser are skipped, with the reason; in CI they fail"
 
 setup: ## make .venv, jars and .state; done by the others themselves
@@ -119,7 +120,7 @@ format: setup ## let ruff put the code in order
 	@ruff format .
 
 clean: down ## throw away what runs and checks left behind; keeps .venv and jars
-	@find .state -mindepth 1 -maxdepth 1 ! -name setup ! -name spark.jsa ! -name kafka ! -name postgres ! -name mariadb -exec rm -rf {} +
+	@find .state -mindepth 1 -maxdepth 1 ! -name setup ! -name spark.jsa ! -name kafka ! -name postgres ! -name mariadb ! -name mysql -exec rm -rf {} +
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## throw away .venv and jars too

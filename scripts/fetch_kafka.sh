@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Put a Kafka broker, Kafka Connect and Debezium's connectors for PostgreSQL and MariaDB (scripts/ivy/kafka.xml) into
-# a folder, for tests.
+# Put a Kafka broker, Kafka Connect and Debezium's connectors for PostgreSQL, MariaDB and MySQL (scripts/ivy/kafka.xml)
+# into a folder, for tests.
 #
 #     scripts/fetch_kafka.sh PYTHON [FOLDER]
 #
@@ -15,7 +15,7 @@ folder=${2:-$root/.state/kafka}
 list="$root/scripts/ivy/kafka.sha256"
 log="$root/.state/log/ivy-kafka.log"
 new="$folder.new"
-plugins="debezium-connector-postgres debezium-connector-mariadb"
+plugins="debezium-connector-postgres debezium-connector-mariadb debezium-connector-mysql"
 
 # there: whether nothing is left to do; the unpacked connectors came into the folder with the rest or not at all.
 there() {
@@ -41,7 +41,7 @@ if command -v flock >/dev/null; then
   flock 9
   there && exit 0
 fi
-echo "[kafka] $(grep -c . "$list") files for a broker, Connect and Debezium into $folder (110 MB: one to two minutes)"
+echo "[kafka] $(grep -c . "$list") files for a broker, Connect and Debezium into $folder (140 MB: one to two minutes)"
 for try in 1 2 3; do
   rm -rf "$new"
   retrieve "$python" "$root/scripts/ivy/kafka.xml" "$new/[conf]/[artifact]-[revision](-[classifier]).[ext]" |

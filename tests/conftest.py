@@ -49,7 +49,7 @@ LONGEST = (
     "workloads/random/test_any_workload.py",
     "steps/test_schema_drift.py",
     "steps/audit/test_audit_snapshot.py",
-    "steps/audit/test_audit_mariadb.py",
+    "steps/audit/test_audit_mysql.py",
     "steps/backfill/test_left_history.py",
     "steps/maintenance/test_maintain_plan.py",
     "steps/snapshots/test_follow_any_snapshots.py",

@@ -57,12 +57,12 @@ class Connect(Service, connect.Connect):
         return self.postgres.psql(STREAMING.format(slot=self.slot)) == "1"
 
 
-class MariadbConnect(Connect):
-    """A worker that streams one database of a MariaDB server."""
+class MysqlConnect(Connect):
+    """A worker that streams one database of a MariaDB or MySQL server."""
 
-    def __init__(self, folder: Path, broker: Broker, mariadb: Mariadb, database: str = "shop") -> None:
+    def __init__(self, folder: Path, broker: Broker, server: Mariadb, database: str = "shop") -> None:
         connect.Connect.__init__(self, folder, fetched.kafka(), free_port(), broker.address)
-        self.broker, self.mariadb, self.database = broker, mariadb, database
+        self.broker, self.server, self.database = broker, server, database
 
     def forget(self) -> None:
         """Kill the worker and take away its topics, and its place in the stream."""
@@ -71,12 +71,12 @@ class MariadbConnect(Connect):
 
     def _connector(self) -> dict[str, str]:
         source = {
-            "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+            "connector.class": self.server.connector,
             # The server is that of all tests of a process: the connector is not to read what others made there.
             "schema.history.internal.store.only.captured.databases.ddl": "true",
-            "database.hostname": self.mariadb.host,
-            "database.port": str(self.mariadb.port),
-            "database.user": self.mariadb.user,
+            "database.hostname": self.server.host,
+            "database.port": str(self.server.port),
+            "database.user": self.server.user,
             "database.password": "",
             "database.server.id": "7",
             "database.include.list": self.database,
@@ -86,5 +86,5 @@ class MariadbConnect(Connect):
         return DEBEZIUM | source | self.connector
 
     def _reads_log(self) -> bool:
-        rows = self.mariadb.sql("SHOW PROCESSLIST")
-        return any(row[4] == "Binlog Dump" for row in rows)
+        rows = self.server.sql("SHOW PROCESSLIST")
+        return any(row[4].startswith("Binlog Dump") for row in rows)

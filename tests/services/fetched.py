@@ -59,6 +59,12 @@ def mariadb() -> Path:
 
 
 @functools.cache
+def mysql() -> Path:
+    """Return the folder with sbin and share of MySQL."""
+    return Path(_fetch("fetch_mysql.sh"))
+
+
+@functools.cache
 def chromium() -> Path:
     """Return the browser's program."""
     return Path(_fetch("fetch_chromium.sh"))

@@ -13,8 +13,9 @@ from services.broker import Broker
 from services.cluster.hdfs import Hdfs
 from services.cluster.s3 import S3
 from services.cluster.standalone import Cluster
-from services.connect import Connect, MariadbConnect
+from services.connect import Connect, MysqlConnect
 from services.mariadb import Mariadb
+from services.mysql import Mysql
 from services.postgres import Postgres
 from services.process import ServiceFailed
 
@@ -54,6 +55,21 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
 
 
 @pytest.fixture(scope="session")
+def mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mysql]:
+    """A MySQL server for all tests of this process; where none can be had, the test says so and gives up."""
+    needed(fetched.mysql)
+    with Mysql(tmp_path_factory.mktemp("mysql")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+def server(request: pytest.FixtureRequest) -> Mariadb:
+    """Each of the two servers whose binlog is read."""
+    started: Mariadb = request.getfixturevalue(request.param)
+    return started
+
+
+@pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     """A server of S3 for all tests of this process: give buckets names of your own."""
     with S3(tmp_path_factory.mktemp("s3")) as started:
@@ -83,10 +99,8 @@ def connect(broker: Broker, postgres: Postgres, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="module")
-def mariadb_connect(
-    broker: Broker, mariadb: Mariadb, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[MariadbConnect]:
-    """A Connect worker for a module that streams from MariaDB, not started yet; its topics go with it."""
-    worker = MariadbConnect(tmp_path_factory.mktemp("connect"), broker, mariadb)
+def mysql_connect(broker: Broker, server: Mariadb, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlConnect]:
+    """A Connect worker for a module that streams from MariaDB or MySQL, not started yet; its topics go with it."""
+    worker = MysqlConnect(tmp_path_factory.mktemp("connect"), broker, server)
     yield worker
     worker.forget()

@@ -14,11 +14,14 @@ from services import fetched
 from services.process import Service, ServiceFailed, free_port, tied
 
 USER = "root"
+NUMBERS = (
+    "(with recursive n (seq) as (select 1 union all select seq + 1 from n where seq < {most}) select seq from n) n"
+)
+"""The numbers from 1 to another one, as a derived table."""
 SETTINGS = {
     "bind-address": "127.0.0.1",
     "server-id": "1",
     "log-bin": "mysql-bin",
-    "binlog-format": "ROW",
     "character-set-server": "utf8mb4",
     "innodb-buffer-pool-size": "32M",
     "innodb-flush-log-at-trx-commit": "0",
@@ -29,6 +32,10 @@ class Mariadb(Service):
     """A server that keeps its address and databases over stop, kill and start; root comes in without a password."""
 
     name = "mariadb"
+    connector = "io.debezium.connector.mariadb.MariaDbConnector"
+    settings = SETTINGS | {"binlog-format": "ROW", "max-recursive-iterations": "100000"}
+    nopad = "utf8mb4_nopad_bin"
+    """A collation that tells blanks at the end of a text apart."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -37,13 +44,11 @@ class Mariadb(Service):
         self.host = "127.0.0.1"
 
     def start(self) -> None:
-        root = fetched.mariadb()
         data = self.folder / "data"
         if not (data / "mysql").exists():
-            self._make(root, data)
-        settings = SETTINGS | {"port": str(self.port), "socket": str(self.folder / "s"), "datadir": str(data)}
-        flags = [f"--{name}={value}" for name, value in settings.items()]
-        self._launch([root / "sbin" / "mariadbd", "--no-defaults", f"--basedir={root}", *self._account(), *flags])
+            self._make(data)
+        settings = self.settings | {"port": str(self.port), "socket": str(self.folder / "s"), "datadir": str(data)}
+        self._launch([*self._program(), *(f"--{name}={value}" for name, value in settings.items())])
         self._wait(self._serves, "it took connections")
 
     def connection(self, database: str | None = None, user: str = USER, password: str = "") -> Any:
@@ -74,12 +79,23 @@ class Mariadb(Service):
         self.sql(f"DROP DATABASE IF EXISTS `{name}`; CREATE DATABASE `{name}` CHARACTER SET utf8mb4")
         self.sql(schema, name)
 
-    def _make(self, root: Path, data: Path) -> None:
+    def binlog_file(self) -> str:
+        """Return the name of the file that is written."""
+        return str(self.sql("SHOW BINARY LOGS")[-1][0])
+
+    def _program(self) -> list[str | Path]:
+        root = fetched.mariadb()
+        return [root / "sbin" / "mariadbd", "--no-defaults", f"--basedir={root}", *self._account()]
+
+    def _make(self, data: Path) -> None:
+        root = fetched.mariadb()
         script = [root / "bin" / "mariadb-install-db", "--no-defaults", f"--basedir={root}", f"--datadir={data}"]
-        how = ["--auth-root-authentication-method=normal", "--skip-test-db", *self._account()]
-        ran = subprocess.run(tied([*script, *how]), cwd=self.folder, capture_output=True, text=True, check=False)
+        self._ran([*script, "--auth-root-authentication-method=normal", "--skip-test-db", *self._account()])
+
+    def _ran(self, command: Sequence[str | Path]) -> None:
+        ran = subprocess.run(tied(command), cwd=self.folder, capture_output=True, text=True, check=False)
         if ran.returncode:
-            raise ServiceFailed(f"mariadb-install-db: {ran.stderr.strip() or ran.stdout.strip()}")
+            raise ServiceFailed(f"{command[0]}: {ran.stderr.strip() or ran.stdout.strip()}")
 
     def _account(self) -> list[str]:
         """Return what lets root run the server as root."""

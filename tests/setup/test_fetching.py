@@ -52,10 +52,10 @@ def test_files_that_cannot_be_fetched_are_said_in_one_line(machine: Machine) -> 
     code, text = machine.run("fetch_kafka.sh", "no-such-python")
     assert code == 1
     assert text.splitlines()[0] == (
-        "[kafka] 93 files for a broker, Connect and Debezium into ROOT/.state/kafka (110 MB: one to two minutes)"
+        "[kafka] 94 files for a broker, Connect and Debezium into ROOT/.state/kafka (140 MB: one to two minutes)"
     )
     assert text.splitlines()[-1] == (
-        "txloom: the files of scripts/ivy/kafka.xml could not be fetched (93 missing), or are not the expected ones. "
+        "txloom: the files of scripts/ivy/kafka.xml could not be fetched (94 missing), or are not the expected ones. "
         "See ROOT/.state/log/ivy-kafka.log"
     )
 
@@ -81,6 +81,18 @@ def test_a_mariadb_that_cannot_be_had_is_said_with_an_exit_code_of_its_own() -> 
         "",
         "txloom: MariaDB 10.5 or later cannot be had on this machine: "
         "TXLOOM_MARIADB=/nowhere holds no server of it. Install mariadb-server-core.\n",
+    )
+
+
+def test_a_mysql_that_cannot_be_had_is_said_with_an_exit_code_of_its_own() -> None:
+    environment = {**os.environ, "TXLOOM_MYSQL": "/nowhere"}
+    script = PROJECT / "scripts" / "fetch_mysql.sh"
+    ran = subprocess.run([script], env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (
+        fetched.CANNOT,
+        "",
+        "txloom: MySQL 8.0 or later cannot be had on this machine: "
+        "TXLOOM_MYSQL=/nowhere holds no server of it. Install MySQL's server.\n",
     )
 
 

@@ -60,7 +60,7 @@ TESTED_BY = {
     "storage/databases/database_catalog": "steps/propose/test_propose",
     "storage/databases/connected": "storage/databases/test_mysql",
     "storage/databases/connection": "storage/databases/test_mysql",
-    "storage/databases/mysql_catalog": "steps/propose/test_propose_mariadb",
+    "storage/databases/mysql_catalog": "steps/propose/test_propose_mysql",
     "storage/databases/mysql_relation": "storage/databases/test_mysql",
     "storage/databases/postgresql": "steps/audit/test_audit",
     "storage/databases/postgresql_catalog": "steps/propose/test_propose",

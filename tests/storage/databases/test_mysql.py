@@ -1,12 +1,15 @@
-"""One connection to a real MariaDB: where its snapshot lies, which keys it reads, and what may be asked of it."""
+"""One connection to a real MariaDB or MySQL: where its snapshot lies, which keys it reads, and what may be asked."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +23,7 @@ from txloom.storage.databases import mysql
 from txloom.storage.databases.audit_source import Limits
 from txloom.storage.databases.connected import connected
 from txloom.storage.databases.mysql import Mysql
+from txloom.storage.delta import arrow_tables
 
 TABLES = """
 name: shop
@@ -31,31 +35,39 @@ tables:
 targets: {mirrors: ["*"]}
 """
 FREE = Limits(10**6, 30)
+COUNTERS = ", ".join(f"({number}, 0)" for number in range(1, 21))
 WORDS = ("", " ", "a", "a ", "A", "b", "ä", "z", "ß", "ÿ", "\U0001f600", "\uffff", "a\tb")
 
 
 @pytest.fixture(scope="module")
-def tables(mariadb: Mariadb, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Table]:
-    mariadb.fresh_database(
+def tables(server: Mariadb, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Table]:
+    server.fresh_database(
         "reads",
-        "create table pairs (a varchar(9) collate utf8mb4_nopad_bin, b bigint, doc json, primary key (a, b));"
-        "create table counters (id int primary key, n bigint); insert into counters select seq, 0 from seq_1_to_20",
+        f"create table pairs (a varchar(9) collate {server.nopad}, b bigint, doc json, primary key (a, b));"
+        f"create table counters (id int primary key, n bigint); insert into counters values {COUNTERS}",
     )
     insert = 'insert into pairs values (%s, %s, \'{"x":[1.0, 2],  "a":null}\')'
-    mariadb.connection("reads").cursor().executemany(insert, [(a, b) for a in WORDS for b in range(-1, 3)])
+    server.connection("reads").cursor().executemany(insert, [(a, b) for a in WORDS for b in range(-1, 3)])
     file = tmp_path_factory.mktemp("reads") / "shop.yaml"
     file.write_text(TABLES)
     return {table.name: table for table in load(file, connected=False).tables}
 
 
 @pytest.fixture
-def source(mariadb: Mariadb) -> Iterator[Mysql]:
+def source(server: Mariadb) -> Iterator[Mysql]:
     with ExitStack() as stack:
-        yield stack.enter_context(reader(mariadb))
+        yield stack.enter_context(reader(server))
 
 
-def reader(mariadb: Mariadb, limits: Limits = FREE) -> Any:
-    return connected({"conn_type": "mariadb", "host": mariadb.host, "port": mariadb.port, "login": "root"}, limits)
+def reader(server: Mariadb, limits: Limits = FREE) -> Any:
+    return connected({"conn_type": server.name, "host": server.host, "port": server.port, "login": "root"}, limits)
+
+
+class Commit(NamedTuple):
+    """A transaction: the position of its end, and its GTID, where MySQL gives it one."""
+
+    csn: int
+    gtid: str
 
 
 BOUND = st.none() | st.tuples(st.sampled_from(WORDS), st.integers(-2, 3))
@@ -84,34 +96,41 @@ def test_json_that_the_server_writes_in_its_own_way_is_parsed(source: Mysql, tab
     source.begin()
     plain = source.relation(tables["pairs"])
     parsed = type(plain)(**{**vars(plain), "padded": frozenset({"doc"})})
+    assert plain.padded == frozenset({"doc"} if source.is_mariadb is False else ())
     (texts,) = source.rows_of(parsed, [("a", 1)]).values()
     assert texts == ("a", "1", '{"a":null,"x":[1,2]}')
-    assert source.rows_of(plain, [("a", 1)])[("a", "1")][2] == '{"x":[1.0, 2],  "a":null}'
-    one, other = source.listed(parsed, (), ()), source.listed(plain, (), ())
+    as_written = type(plain)(**{**vars(plain), "padded": frozenset()})
+    assert source.rows_of(as_written, [("a", 1)])[("a", "1")][2] != texts[2]
+    one, other = source.listed(parsed, (), ()), source.listed(as_written, (), ())
     assert {key: handle for key, (handle, _) in one.items()} == {key: handle for key, (handle, _) in other.items()}
     assert source.total(parsed, (), ()) == (len(one), sum(digest for _, digest in one.values()))
-    assert source.total(parsed, (), ()) != source.total(plain, (), ())
+    assert source.total(parsed, (), ()) != source.total(as_written, (), ())
 
 
 @pytest.fixture
-def commits(mariadb: Mariadb, tables: dict[str, Table]) -> Iterator[Callable[[], list[int]]]:
+def commits(server: Mariadb, tables: dict[str, Table]) -> Iterator[Callable[[], list[Commit]]]:
     """Let four sessions write, each commit adding one to all counters; returns what ends them and gives the commits."""
-    mariadb.sql("update counters set n = 0; flush binary logs", "reads")
-    done, (file, *_) = threading.Event(), mariadb.sql("show master status")[0]
+    server.sql("update counters set n = 0; flush binary logs", "reads")
+    done, file = threading.Event(), server.binlog_file()
 
     def write() -> None:
-        cursor = mariadb.connection("reads").cursor()
+        cursor = server.connection("reads").cursor()
         while not done.is_set():
             cursor.execute("update counters set n = n + 1")
 
     writers = [threading.Thread(target=write) for _ in range(4)]
 
-    def ended() -> list[int]:
+    def ended() -> list[Commit]:
         done.set()
         for writer in writers:
             writer.join()
-        events = mariadb.sql(f"show binlog events in '{file}'")
-        return [binlog_position(file, row[1]) or 0 for row in events if row[2] == "Xid"]
+        events = server.sql(f"show binlog events in '{file}'")
+        made, gtid = list[Commit](), ""
+        for row in events:
+            gtid = row[5].split("'")[1] if row[2] == "Gtid" and "'" in row[5] else gtid
+            if row[2] == "Xid":
+                made.append(Commit(binlog_position(file, row[1]) or 0, gtid))
+        return made
 
     for writer in writers:
         writer.start()
@@ -119,15 +138,30 @@ def commits(mariadb: Mariadb, tables: dict[str, Table]) -> Iterator[Callable[[],
     ended()
 
 
+@pytest.fixture(params=[True, False], ids=["GTIDs", "positions"])
+def by_gtid(server: Mariadb, request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether MySQL gives transactions GTIDs; MariaDB says by itself where a snapshot lies."""
+    if server.name == "mariadb" or request.param:
+        yield server.name == "mysql"
+        return
+    modes = ("ON", "ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")
+    for mode in modes[1:]:
+        server.sql(f"set global gtid_mode = {mode}")
+    yield False
+    for mode in modes[2::-1]:
+        server.sql(f"set global gtid_mode = {mode}")
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("is_exact", [True, False], ids=["as MariaDB says", "read before and after"])
 def test_a_snapshot_has_what_surely_lies_in_it_and_nothing_above_its_position(
-    source: Mysql, tables: dict[str, Table], commits: Any, monkeypatch: pytest.MonkeyPatch, is_exact: bool
+    source: Mysql,
+    tables: dict[str, Table],
+    by_gtid: bool,
+    commits: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    if not is_exact:
-        ask = source._ask
-        monkeypatch.setattr(source, "_ask", lambda sql, *values: [] if "binlog_snapshot" in sql else ask(sql, *values))
-        monkeypatch.setattr(mysql, "SETTLING", 0.1)
+    monkeypatch.setattr(mysql, "SETTLING", 0.1)
     looks = list[tuple[Any, int]]()
     for _ in range(30):
         moment = source.begin()
@@ -137,22 +171,28 @@ def test_a_snapshot_has_what_surely_lies_in_it_and_nothing_above_its_position(
         looks.append((moment, seen))
     written = commits()
     assert len({seen for _, seen in looks}) > 15
+    columns = {"_txloom_csn": [commit.csn for commit in written], "_txloom_xid": [commit.gtid for commit in written]}
+    write_deltalake(changes := str(tmp_path / "changes"), pa.table(columns))
     for moment, seen in looks:
-        surely, at_most = (sum(commit <= csn for commit in written) for csn in (moment.surely, moment.at_most))
+        surely = len(written) - arrow_tables.select(changes, f"select 1 as n from t where {moment.unseen}").num_rows
+        at_most = sum(commit.csn <= moment.at_most for commit in written)
+        assert (moment.executed is not None) == by_gtid
         assert surely <= seen <= at_most
-        assert not is_exact or surely == at_most
+        assert surely == at_most or not source.is_mariadb
 
 
-def test_a_statement_that_takes_too_long_ends_the_audit(mariadb: Mariadb, tables: dict[str, Table]) -> None:
-    with reader(mariadb, Limits(10**6, 0.5)) as slow:
+def test_a_statement_that_takes_too_long_ends_the_audit(server: Mariadb, tables: dict[str, Table]) -> None:
+    with reader(server, Limits(10**6, 0.5)) as slow:
         slow.begin()
-        slow.relation(tables["counters"])
-        with pytest.raises(SourceUnavailable, match=r"did not answer: .*max_statement_time exceeded"):
-            slow._ask("select sleep(5)")
+        slow._ask("use `reads`")
+        with pytest.raises(
+            SourceUnavailable, match=r"did not answer: .*(max_statement_time|maximum statement.*) exceeded"
+        ):
+            slow._ask(f"select sum(c0.n + c8.n) from {', '.join(f'counters c{number}' for number in range(9))}")
 
 
-def test_the_database_may_rest(mariadb: Mariadb, tables: dict[str, Table]) -> None:
-    with reader(mariadb, Limits(100, 30)) as slow:
+def test_the_database_may_rest(server: Mariadb, tables: dict[str, Table]) -> None:
+    with reader(server, Limits(100, 30)) as slow:
         slow.begin()
         begun = time.monotonic()
         slow.total(slow.relation(tables["pairs"]), (), ())
@@ -161,13 +201,13 @@ def test_the_database_may_rest(mariadb: Mariadb, tables: dict[str, Table]) -> No
 
 
 def test_a_lake_shows_a_snapshot_once_nothing_of_its_tables_lies_between(
-    mariadb: Mariadb, source: Mysql, tables: dict[str, Table]
+    server: Mariadb, source: Mysql, tables: dict[str, Table]
 ) -> None:
     def written() -> int:
         """Change a counter, and return where its row lies in the binlog."""
-        mariadb.sql("update counters set n = n + 1 where id = 1", "reads")
-        file, _ = mariadb.sql("show master status")[0][:2]
-        events = mariadb.sql(f"show binlog events in '{file}'")
+        server.sql("update counters set n = n + 1 where id = 1", "reads")
+        file = server.binlog_file()
+        events = server.sql(f"show binlog events in '{file}'")
         return binlog_position(file, [row[1] for row in events if row[2].startswith("Update_rows")][-1]) or 0
 
     counters, pairs = [tables["counters"]], [tables["pairs"]]
@@ -176,11 +216,12 @@ def test_a_lake_shows_a_snapshot_once_nothing_of_its_tables_lies_between(
         moment = source.begin()
         assert (source.shows(moment, csn, counters), source.shows(moment, before, counters)) == (True, False)
         assert source.shows(moment, before, pairs) and source.shows(moment, moment.at_most, counters)
-    mariadb.sql("create or replace table other (id int primary key); insert into other values (1)", "reads")
-    mariadb.sql("flush binary logs; flush binary logs; insert into other values (2)", "reads")
+    server.sql("drop table if exists other; create table other (id int primary key)", "reads")
+    server.sql("insert into other values (1)", "reads")
+    server.sql("flush binary logs; flush binary logs; insert into other values (2)", "reads")
     assert source.shows(source.begin(), csn, counters)
     later = written()
     moment = source.begin()
     assert (source.shows(moment, csn, counters), source.shows(moment, later, counters)) == (False, True)
-    mariadb.sql("truncate counters; insert into counters values (1, 0)", "reads")
+    server.sql("truncate counters; insert into counters values (1, 0)", "reads")
     assert not source.shows(source.begin(), later, counters)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
-from hashlib import md5
+from hashlib import sha256
 from typing import Any, cast
 
 import numpy as np
@@ -119,12 +119,12 @@ def row_texts(columns: Sequence[AnyArray]) -> pa.BinaryArray:
 
 
 def digests(texts: pa.BinaryArray) -> "np.ndarray[Any, np.dtype[np.int64]]":
-    """Return a digest of each text: the first 64 bits of its MD5, as a signed integer.
+    """Return a digest of each text: the first 64 bits of its SHA-256, as a signed integer.
 
     It finds differences that happen, not ones that somebody constructs.
     """
     rows = cast("list[bytes]", texts.to_pylist())
-    first = b"".join([md5(row, usedforsecurity=False).digest()[:8] for row in rows])
+    first = b"".join([sha256(row).digest()[:8] for row in rows])
     return np.frombuffer(first, ">i8").astype(np.int64)
 
 

@@ -13,6 +13,9 @@ from txloom.current.equality.canonical_texts import NULL
 WHOLE = ("tinyint", "smallint", "mediumint", "int", "bigint")
 TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
 
+STEP = 15
+"""Places by which a point is moved at once."""
+
 
 class Held(NamedTuple):
     """What a column holds.
@@ -44,7 +47,7 @@ def canonical(value: str, held: Held, declared: ColumnType) -> str:
         return _of_bits(value, held.bits, kind)
     if kind == "decimal":
         exact = f"cast({value} as decimal(65, 30))" if held.base in ("double", "float", *TEXTS) else value
-        return _without_zeros(f"cast({exact} * 1{'0' * declared.scale}.0 as char)")
+        return _without_zeros(f"cast({_shifted(exact, declared.scale)} as char)")
     if kind in ("double", "float"):
         return _float(f"({value} * 1e0)", *((11, 52) if kind == "double" else (8, 23)))
     if kind == "boolean":
@@ -57,7 +60,8 @@ def canonical(value: str, held: Held, declared: ColumnType) -> str:
     if kind == "binary":
         return f"lower(hex({value}))"
     if held.base == "time" and kind == "long":
-        return f"cast(cast(time_to_sec({value}) * 1000000 as signed) as char)"
+        begin = "timestamp'1970-01-01 00:00:00'"
+        return f"cast(timestampdiff(microsecond, {begin}, addtime({begin}, {value})) as char)"
     if held.base == "time":
         return _without_zeros(f"cast(cast({value} as time(6)) as char)")
     if held.base in (*WHOLE, "year"):
@@ -68,11 +72,22 @@ def canonical(value: str, held: Held, declared: ColumnType) -> str:
 def row_digest(texts: Sequence[str]) -> str:
     """Return the SQL expression of a row's digest, of the columns with its canonical texts.
 
+    MySQL has no MD5 since version 9.6.
+
     >>> row_digest(["c0"])
-    "cast(conv(substr(md5(concat(coalesce(concat(octet_length(c0), ':', c0), '~'))), 1, 16), 16, -10) as signed)"
+    "cast(conv(substr(sha2(concat(coalesce(concat(octet_length(c0), ':', c0), '~')), 256), 1, 16), 16, -10) as signed)"
     """
     measured = ", ".join(f"coalesce(concat(octet_length({text}), ':', {text}), '{NULL}')" for text in texts)
-    return f"cast(conv(substr(md5(concat({measured})), 1, 16), 16, -10) as signed)"
+    return f"cast(conv(substr(sha2(concat({measured}), 256), 1, 16), 16, -10) as signed)"
+
+
+def _shifted(number: str, places: int) -> str:
+    """Return a decimal with its point so many places to the right, and one behind it.
+
+    The server cuts digits off where both factors have more than 81 together: there are several factors.
+    """
+    factors = [f"1{'0' * STEP}"] * (places // STEP) + [f"1{'0' * (places % STEP)}.0"]
+    return " * ".join([number, *factors])
 
 
 def _without_zeros(text: str) -> str:

@@ -44,7 +44,8 @@ def row_digest(texts: Sequence[str]) -> str:
     """Return the SQL expression of a row's digest, of the columns with its canonical texts.
 
     >>> row_digest(["c0"])
-    "('x' || substr(md5(concat(coalesce(octet_length(c0) || ':' || c0, '~'))), 1, 16))::bit(64)::bigint"
+    "('x' || encode(substr(sha256(convert_to(concat(coalesce(octet_length(c0) || ':' || c0, '~')), 'UTF8')), 1, 8), \
+'hex'))::bit(64)::bigint"
     """
     measured = ", ".join(f"coalesce(octet_length({text}) || ':' || {text}, '{NULL}')" for text in texts)
-    return f"('x' || substr(md5(concat({measured})), 1, 16))::bit(64)::bigint"
+    return f"('x' || encode(substr(sha256(convert_to(concat({measured}), 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint"

@@ -1,6 +1,6 @@
-"""The audit of a lake beside a live MariaDB that Debezium streams: every planted difference is named, and nothing else.
+"""The audit of a lake beside a live MariaDB, and a live MySQL, that Debezium streams.
 
-MySQL's own differences (GTIDs, positions) are in tests/storage/databases/test_mysql.py: no MySQL is to be had here.
+Every planted difference is named, and nothing else.
 """
 
 import json
@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from services.connect import MariadbConnect
+from services.connect import MysqlConnect
+from services.mariadb import NUMBERS
 from services.process import wait_until
 from steps.audit.audited_lake import AuditedLake
 from txloom.config import load
@@ -37,14 +38,15 @@ SCHEMA = """
     create table visits (id int primary key);
     create table elsewhere (id int primary key);
 """
-FIRST = """
-    insert into `lines` select concat('Läge ', seq % 40), seq, seq / 3 from seq_1_to_200;
+FIRST = f"""
+    insert into `lines` select concat('Läge ', seq % 40), seq, seq / 3 from {NUMBERS.format(most=200)};
     insert into notes values ('ä', 'x'), ('Z', 'y'), ('a b', null);
 """
 LOADED = f"""
     insert into orders select seq, concat('ž', seq), seq / 3, '2026-03-29 00:59:59.5' + interval seq second,
         '1969-12-31 23:59:59.999999', '2020-01-01', '1969-12-31', seq / 7e0, seq / 7e0, seq % 2 = 0, seq % 2048,
-        x'00ff', x'61', '{{"a": 1.0}}', 'ab  ', '23:59:59.5', 'ü', 9007199254740993 + seq, 'fünf' from seq_1_to_{ROWS};
+        x'00ff', x'61', '{{"a": 1.0}}', 'ab  ', '23:59:59.5', 'ü', 9007199254740993 + seq, 'fünf'
+        from {NUMBERS.format(most=ROWS)};
     insert into orders (id, note, day) values ({LOWEST}, 'lowest', '1000-01-01')
 """
 DECLARED = """
@@ -75,13 +77,17 @@ audit: {{connection: shop_db, wait: 1s}}
 class Shop(AuditedLake):
     """A lake of a database that Debezium streams."""
 
-    def __init__(self, spark: Any, folder: Path, connect: MariadbConnect) -> None:
+    def __init__(self, spark: Any, folder: Path, connect: MysqlConnect) -> None:
         self.connect, self.visits = connect, 0
         (folder / "shop.yaml").write_text(DECLARED.format(brokers=connect.broker.address))
         super().__init__(spark, folder, load(folder / "shop.yaml"))
 
+    @property
+    def is_mariadb(self) -> bool:
+        return self.connect.server.name == "mariadb"
+
     def sql(self, text: str) -> list[tuple[Any, ...]]:
-        return self.connect.mariadb.sql(text, self.connect.database)
+        return self.connect.server.sql(text, self.connect.database)
 
     def unseen(self, text: str) -> None:
         """Change the source without its binlog: the connector never hears of it."""
@@ -104,27 +110,25 @@ class Shop(AuditedLake):
         return {(*dict(d["key"]).values(), d["kind"], d["column"]): (d["lake"], d["source"]) for d in listed}
 
 
-def connection(connect: MariadbConnect, **more: Any) -> str:
-    mariadb = connect.mariadb
-    about = {"conn_type": "mysql", "host": mariadb.host, "port": mariadb.port, "login": "root", "schema": "shop"}
+def connection(connect: MysqlConnect, **more: Any) -> str:
+    server = connect.server
+    about = {"conn_type": "mysql", "host": server.host, "port": server.port, "login": "root", "schema": "shop"}
     return json.dumps(about | more)
 
 
 @pytest.fixture(scope="module")
-def streamed(mariadb_connect: MariadbConnect) -> MariadbConnect:
+def streamed(mysql_connect: MysqlConnect) -> MysqlConnect:
     """Return a connector that streams; the database's first rows come with its snapshot, the others in the stream."""
-    mariadb_connect.mariadb.fresh_database("shop", SCHEMA + FIRST)
-    mariadb_connect.start(
-        worker={"value.converter.schemas.enable": "true"}, connector={"tombstones.on.delete": "false"}
-    )
-    mariadb_connect.mariadb.sql(f"{LOADED}; insert into visits values (0)", "shop")
+    mysql_connect.server.fresh_database("shop", SCHEMA + FIRST)
+    mysql_connect.start(worker={"value.converter.schemas.enable": "true"}, connector={"tombstones.on.delete": "false"})
+    mysql_connect.server.sql(f"{LOADED}; insert into visits values (0)", "shop")
     topics = {"dev.shop.visits", "dev.transaction"}
-    wait_until(lambda: topics <= set(mariadb_connect.broker.topics()), "the first transactions")
-    return mariadb_connect
+    wait_until(lambda: topics <= set(mysql_connect.broker.topics()), "the first transactions")
+    return mysql_connect
 
 
 @pytest.fixture
-def shop(spark: Any, streamed: MariadbConnect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+def shop(spark: Any, streamed: MysqlConnect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", connection(streamed))
     made = Shop(spark, tmp_path, streamed)
     made.visits = made.sql("select max(id) from visits")[0][0]
@@ -160,7 +164,7 @@ def test_a_lake_that_equals_the_source_is_equal_and_each_planted_difference_is_n
         (13, "made", "timestamp '1970-01-01 00:00:00'"): ("1970-01-01 00:00:00", "1969-12-31 23:59:59.999999"),
         (14, "code", "'ab  '"): ("ab  ", "ab"),
         (15, "raw", "X'00fe'"): ("00fe", "00ff"),
-        (16, "doc", "'{}'"): ("{}", '{"a": 1.0}'),
+        (16, "doc", "'{}'"): ("{}", '{"a": 1.0}' if shop.is_mariadb else '{"a":1}'),
         (17, "at_time", "'23:59:59'"): ("23:59:59", "23:59:59.5"),
         (18, "bits", "0"): ("0", "18"),
         (19, "fixed", "X'61'"): ("61", "61000000"),
@@ -210,7 +214,7 @@ def test_nothing_is_reported_while_the_source_is_written_to(shop: Shop) -> None:
 
     def write(seed: int) -> None:
         chance = Random(seed)
-        with closing(shop.connect.mariadb.connection("shop")) as opened, opened.cursor() as cursor:
+        with closing(shop.connect.server.connection("shop")) as opened, opened.cursor() as cursor:
             while not done.is_set():
                 key = chance.randint(1, ROWS // 2) * 2 - seed
                 cursor.execute("begin")
@@ -244,14 +248,17 @@ def test_a_user_who_reads_only_is_enough_and_without_the_binlog_a_quiet_source_i
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = "reader@'127.0.0.1'"
-    shop.connect.mariadb.sql(f"create or replace user {reader} identified by 'A 1'; grant select on shop.* to {reader}")
+    server, others = shop.connect.server, [] if shop.is_mariadb else ["replication client"]
+    server.sql(f"drop user if exists {reader}; create user {reader} identified by 'A 1'")
+    for right in ("select on shop.*", *(f"{other} on *.*" for other in others)):
+        server.sql(f"grant {right} to {reader}")
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", connection(shop.connect, login="reader", password="A 1"))
     assert shop.audit()["differing"] == 0
     DeltaTable(shop.path("visits")).update(predicate="id = 0", updates={"id": "-1"})
     shop.caught_up()
     counts = shop.audit(tables=["visits"])
     assert (counts["differing"], counts["behind"]) == (0, 2)
-    shop.connect.mariadb.sql(f"grant binlog monitor on *.* to {reader}")
+    server.sql(f"grant {'binlog monitor' if shop.is_mariadb else 'replication slave'} on *.* to {reader}")
     counts = shop.audit(tables=["visits"])
     assert (counts["differing"], counts["behind"]) == (2, 0)
     assert shop.differences("visits").keys() == {("-1", "extra", None), ("0", "missing", None)}
@@ -262,8 +269,8 @@ def test_a_user_who_reads_only_is_enough_and_without_the_binlog_a_quiet_source_i
 
 @pytest.mark.stream
 def test_what_cannot_be_compared_is_named(shop: Shop) -> None:
-    shop.sql("alter table visits engine = Aria")
-    with pytest.raises(ConfigurationError, match=r"visits: shop.visits is of engine Aria, which has no snapshots"):
+    shop.sql("alter table visits engine = MyISAM")
+    with pytest.raises(ConfigurationError, match=r"visits: shop.visits is of engine MyISAM, which has no snapshots"):
         shop.audit(tables=["visits"])
     shop.sql("alter table visits engine = InnoDB")
     shop.sql("alter table `lines` rename column qty to quantity")
