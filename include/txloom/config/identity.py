@@ -5,8 +5,9 @@ of one identity are one event, delivered twice, if their content is equal: the 1
 landed before digests were stored have only `payload`, two CRC32; if either event has no digest, the payloads are
 compared.
 
-A Debezium row of a table without a key is identified by its content and its number in the transaction; a row of a
-snapshot of such a table, which has no number either, by the partition and offset that it was sent at. A row of a
+A row out of a binlog is identified by its place there and its content: a transaction that MySQL compressed has one
+place. A Debezium row of a table without a key is identified by its content and its number in the transaction; a row of
+a snapshot of such a table, which has no number either, by the partition and offset that it was sent at. A row of a
 history, and of a current table without a key, is identified by its transaction and its position there
 (`txloom.config.names.POSITION`).
 """
@@ -20,7 +21,7 @@ import xxhash
 
 SENT_AT = "@"
 """The separator between a row's content and the position that it was sent at."""
-NUMBERED = r"/[0-9a-f]{32}\.[0-9]+$"
+BY_CONTENT = r"/[0-9a-f]{32}(\.[0-9]+)?$"
 """The end of the identity of a row that its content identifies; older versions wrote the identity without it."""
 AT_POSITION = r"^([0-9]{1,18}):"
 """The beginning of the identity of a row without a csn (Debezium for PostgreSQL): its position in the log, which lies

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.arrow_types import Counts
-from txloom.config.identity import AT_POSITION, NUMBERED
+from txloom.config.identity import AT_POSITION, BY_CONTENT
 from txloom.transactions import events as ev
 from txloom.transactions.hashes import CHECK, hashed, identities, is_number
 
@@ -156,8 +156,8 @@ def positions_of(events: pa.Table) -> np.ndarray:
 
 
 def _former(texts: pa.StringArray) -> np.ndarray:
-    """Return the hashes of identities without the number of equal rows, as an older version wrote them; else 0."""
-    before = pc.replace_substring_regex(texts, NUMBERED, "")
+    """Return the hashes of identities without what rows say, as an older version wrote them; else 0."""
+    before = pc.replace_substring_regex(texts, BY_CONTENT, "")
     changed = pc.not_equal(before, texts)
     hashes: np.ndarray = hashed(pc.if_else(changed, before, None)).fill_null(0).to_numpy()
     return hashes

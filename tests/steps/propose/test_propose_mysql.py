@@ -81,6 +81,14 @@ def test_settings_of_the_binlog_that_leave_something_out_are_said(
         server.sql("set global binlog_row_image = 'FULL'")
     said = "binlog_row_image of the database is MINIMAL: its changes can be captured only with FULL."
     assert f"only you know: {said}" in capsys.readouterr().err
+    if server.name == "mysql":
+        server.sql("set global binlog_transaction_compression = on")
+        try:
+            init(tmp_path, "--database", address, "--force")
+        finally:
+            server.sql("set global binlog_transaction_compression = off")
+        said = "binlog_transaction_compression of the database is ON: its changes can be captured only with OFF."
+        assert f"only you know: {said}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,8 @@ class DebeziumDecoder:
         position, pos = f"{connector.at(source)}:{name}", _position(message, source)
         row = key or (identity.by_content(payload, digest) if op in INSERTS else f"{payload:x}")
         alone = op in INSERTS and not key
+        # What MySQL compressed into one event of its binlog has one position, however often a row changed there.
+        said = f"{row}/{digest.hex()}" if key and transaction is not None and source.connector in BINLOG else row
         return {
             "kind": "row",
             **_within(transaction, f"{message.op}:{position}:{row}", table),
@@ -162,7 +164,7 @@ class DebeziumDecoder:
             "table": table.name if table is not None else None,
             "op": op,
             "detail": _of_snapshot(op, source),
-            "identity": _identity(f"{position}:{message.op}:{row}", transaction, pos if alone else None),
+            "identity": _identity(f"{position}:{message.op}:{said}", transaction, pos if alone else None),
             "payload": payload,
             "digest": digest,
             "committed_at": _committed_at(source),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from txloom.config.identity import AT_POSITION, NUMBERED, same_content
+from txloom.config.identity import AT_POSITION, BY_CONTENT, same_content
 from txloom.quality.producer_diagnostics import uncounted
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.dead_letters.spark_rows import as_dead_letters
@@ -237,7 +237,7 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
     concerned = batch.spark.createDataFrame([(row["tx"],) for row in transactions], "tx bigint").distinct()
     seen = batch.change_events.where(near & (F.col("kind") == "row")).join(F.broadcast(concerned), "tx", "left_semi")
     content, before = F.struct("payload", "digest"), F.col("seen_at") < F.col("late_at")
-    former = F.regexp_replace("identity", NUMBERED, "").alias("former")
+    former = F.regexp_replace("identity", BY_CONTENT, "").alias("former")
     seen_at = F.struct("landing", "row").alias("seen_at")
     seen = seen.select("tx", "table", former, F.col("identity").alias("known"), content.alias("seen"), seen_at)
     same = F.expr(same_content("seen", "says"))

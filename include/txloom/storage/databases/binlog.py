@@ -8,9 +8,11 @@ from txloom.events.debezium.positions import binlog_position
 
 AT_ONCE = 2_000
 """Events of one query."""
-WITHIN = ("Query", "Write_rows", "Update_rows", "Delete_rows")
+COMPRESSED = "Transaction_payload"
+"""A whole transaction, in which MySQL compressed the others of its events."""
+WITHIN = ("Query", "Write_rows", "Update_rows", "Delete_rows", COMPRESSED)
 """How the kinds of events begin at which the csn of a transaction can lie."""
-ENDS = ("Xid", "XA_prepare")
+ENDS = ("Xid", "XA_prepare", COMPRESSED)
 COMMITS = ("COMMIT", "ROLLBACK")
 MAPPED = re.compile(r"table_id: \d+ \((.*)\)")
 TRUNCATES = re.compile(r"\btruncate\b", re.IGNORECASE)
@@ -62,11 +64,11 @@ def _touches(event: Event, tables: Collection[str]) -> bool:
         return match is None or match[1].lower() in tables
     if event.kind.startswith("Query"):
         return TRUNCATES.search(event.info) is not None
-    return event.kind == "Transaction_payload"
+    return event.kind == COMPRESSED
 
 
 def _events(ask: Ask, low: int, high: int) -> Iterator[Event]:
-    """Yield the events from a position up to another one, file by file."""
+    """Yield the events from a position up to another one, file by file; of a compressed transaction the whole alone."""
     files = [
         (position, row[0])
         for row in ask("show binary logs", ())
@@ -77,9 +79,11 @@ def _events(ask: Ask, low: int, high: int) -> Iterator[Event]:
             continue
         at = max(low - start, 4)
         while rows := ask(f"show binlog events in %s from {at} limit {AT_ONCE}", (file,)):
-            for _, position, kind, _, _, info in rows:
+            for _, position, kind, _, end, info in rows:
                 if start + position >= high:
                     return
+                if position == end:
+                    continue  # It lies within a compressed transaction, and is not to be had without the rest of it.
                 yield Event(start + position, kind, info)
             if rows[-1][4] <= at:
                 break

@@ -36,8 +36,9 @@ SETTINGS = {
     "binlog_format": ("ROW",),
     "binlog_row_image": ("FULL",),
     "binlog_row_value_options": ("",),
+    "binlog_transaction_compression": ("OFF", "0"),
 }
-"""What the server's settings have to be, so that Debezium sees whole rows."""
+"""What the server's settings have to be, so that Debezium sees whole rows, each at a place of its own."""
 Name = tuple[str, str]
 """The schema and the name of a table."""
 
