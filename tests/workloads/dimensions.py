@@ -34,7 +34,7 @@ class Dimensions:
 
     wide_keys, wide_values: types of every kind, at their edges. keyless: some tables have no key. twins: the names of
     two source tables differ in case alone. far: commit positions begin beyond 2^53. copies: rows of one statement share
-    their place in the log. files: see FILES. form: see FORMS. touched: old files get a new time. cut: files end in
+    their place in the log, those of a whole transaction in MySQL's, where it is compressed. files: see FILES. form: see FORMS. touched: old files get a new time. cut: files end in
     mid-line. snapshot: see SNAPSHOTS. junk: messages that are none lie between. remembered: finished transactions that
     a bucket of the buffer knows. operations: see OPERATIONS. in_order: metadata keeps commit order.
     wraps: transaction ids begin anew, once everything before has come. impatient: what is not whole with its landing is
@@ -92,7 +92,7 @@ def drawn(chance: Random, source: str | None = None) -> Dimensions:
         keyless=chance.random() < 0.5,
         twins=chance.random() < 0.15 and source in ("wal2json", "wal2json/1", "debezium/postgresql"),
         far=chance.random() < 0.3,
-        copies=chance.random() < 0.3 and source in ("wal2json", "debezium/postgresql"),
+        copies=chance.random() < 0.3 and source in ("wal2json", "debezium/postgresql", "debezium/mysql"),
         files=files,
         touched=chance.random() < 0.3,
         cut=chance.random() < 0.5 and files in ("growing", "rotated") and not is_alone,

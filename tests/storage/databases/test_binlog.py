@@ -24,7 +24,8 @@ def binlog_of(*files: Sequence[tuple[int, str, str]], at_once: int = 2) -> Any:
         rows = [(values[0], at, kind, 1, end, info) for (at, kind, info), end in zip(events, ends, strict=True)]
         if start not in (4, *(at for at, _, _ in events)):
             return [row for row in rows if row[1] > start][:at_once]
-        return [row for row in rows if row[1] >= start][:at_once]
+        # What lies in a compressed transaction is shown with it alone.
+        return [row for row in rows if row[1] >= start and row[1:5:3] != (start, start)][:at_once]
 
     return ask
 
@@ -37,6 +38,13 @@ def of_mysql(at: int, table: str, kind: str = "Anonymous_Gtid") -> list[tuple[in
         (at + 30, "Write_rows", "table_id: 90 flags: STMT_END_F"),
         (at + 40, "Xid", "COMMIT /* xid=12 */"),
     ]
+
+
+def compressed(at: int, table: str) -> list[tuple[int, str, str]]:
+    """Return a compressed transaction: what lies in it stands where it ends, as MySQL 9.7 shows it."""
+    inner = [("Query", "BEGIN"), ("Table_map", f"table_id: 90 ({table})"), ("Write_rows", ""), ("Xid", "COMMIT")]
+    whole = [(at, "Gtid", ""), (at + 10, "Transaction_payload", "compression='ZSTD', decompressed_size=182 bytes")]
+    return [*whole, *((at + 50, *each) for each in inner)]
 
 
 HEAD = [(4, "Format_desc", "Server ver: 8.0.40, Binlog ver: 4"), (50, "Previous_gtids", "")]
@@ -53,6 +61,17 @@ def test_the_transaction_that_a_csn_belongs_to_is_known(csn: int) -> None:
 def test_a_transaction_that_begins_at_the_csn_of_a_snapshot_is_not_known() -> None:
     assert has_changes(binlog_of(TWO), FILES + 100, FILES + 200, ORDERS)
     assert not has_changes(binlog_of(TWO), FILES + 200, FILES + 300, ORDERS)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 50])
+def test_a_compressed_transaction_is_one_in_which_a_csn_lies_or_may_be_any(at_once: int) -> None:
+    ask = binlog_of([*HEAD, *compressed(100, "shop.orders"), *compressed(150, "shop.other")], at_once=at_once)
+    assert not has_changes(ask, FILES + 110, FILES + 150, ORDERS)
+    assert has_changes(ask, FILES + 110, FILES + 200, ORDERS), "what lies in the second one is not looked at"
+    assert has_changes(ask, FILES + 100, FILES + 150, {"shop.other"})
+    ask = binlog_of([*HEAD, *compressed(100, "shop.orders"), *of_mysql(150, "shop.other")], at_once=at_once)
+    assert not has_changes(ask, FILES + 110, FILES + 200, ORDERS)
+    assert has_changes(ask, FILES + 110, FILES + 200, {"shop.other"})
 
 
 def test_nothing_behind_the_position_counts() -> None:

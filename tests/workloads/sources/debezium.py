@@ -45,7 +45,7 @@ class Debezium:
         self._full = {name for name in shape.tables if self._whole or chance.random() < 0.4}
         self._copies = shape.dimensions.copies
         self._xid, self.steps = 700, (1, 4)
-        self._compressed = self._gtids and chance.random() < 0.4
+        self._compressed = self._gtids and self._copies
 
     # Transactions.
 
