@@ -33,10 +33,11 @@ class Dimensions:
     """What a workload is made of.
 
     wide_keys, wide_values: types of every kind, at their edges. keyless: some tables have no key. twins: the names of
-    two source tables differ in case alone. far: commit positions begin beyond 2^53. copies: rows of one statement share
-    their place in the log, those of a whole transaction in MySQL's, where it is compressed. files: see FILES. form: see FORMS. touched: old files get a new time. cut: files end in
-    mid-line. snapshot: see SNAPSHOTS. junk: messages that are none lie between. remembered: finished transactions that
-    a bucket of the buffer knows. operations: see OPERATIONS. in_order: metadata keeps commit order.
+    two source tables differ in case alone. far: commit positions begin beyond 2^53. copies: rows of one statement
+    share their place in the log, those of a whole transaction in MySQL's, where it is compressed. files: see FILES.
+    form: see FORMS. touched: old files get a new time. cut: files end in mid-line. snapshot: see SNAPSHOTS. junk:
+    messages that are none lie between. remembered: finished transactions that a bucket of the buffer knows.
+    operations: see OPERATIONS. in_order: metadata keeps commit order.
     wraps: transaction ids begin anew, once everything before has come. impatient: what is not whole with its landing is
     given up, and released once the rest has come.
     """
