@@ -27,7 +27,7 @@ MUTANTS = ROOT / "scripts" / "mutants.txt"
 LIBRARY = Path("include/txloom")
 DEEP = {"TXLOOM_EXAMPLES": "150", "TXLOOM_WORKLOADS": "2", "TXLOOM_FUZZ": "50"}
 """What tests draw as `make test-all` does: a wrong rule must not survive for want of examples."""
-PARTS = ("docs", "include", "tests", "jobs", "pyproject.toml")
+PARTS = ("docs", "include", "tests", "jobs", "scripts", "pyproject.toml")
 """The files and folders that the tests need."""
 SECONDS = 120
 """The time limit of one test: a wrong rule may run forever."""
@@ -187,7 +187,8 @@ def run(folder: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run tests of the copy in their order, up to the first that fails; no byte code of a mutant is written."""
     options = ["-x", "-q", "-n0", "--random-order-bucket=none", f"--timeout={SECONDS}"]
     variables = {"PYTHONPATH": str(folder / "include"), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment = {"TXLOOM_JARS": str(ROOT / "jars"), **DEEP, **os.environ, **variables}
+    there = {"TXLOOM_JARS": str(ROOT / "jars"), "TXLOOM_KAFKA": str(ROOT / ".state" / "kafka")}
+    environment = {**there, **DEEP, **os.environ, **variables}
     command = [sys.executable, "-m", "pytest", *options, *tests]
     out, err = subprocess.PIPE, subprocess.STDOUT
     return subprocess.run(command, cwd=folder, env=environment, stdout=out, stderr=err, text=True, check=False)
