@@ -247,12 +247,12 @@ def test_the_command_says_which_rows_differ(
     assert re.search(r"^equal +lines +200 +0 +0", text, re.MULTILINE), text
     DeltaTable(shop.path("orders")).update(predicate="id = 5", updates={"note": "'planted'"})
     with shop.cycles():
-        assert main([*command, "--table", "orders"]) == 6
+        assert main([*command, "--table", "orders", "--wait", "120"]) == 6
     text = capsys.readouterr().out
     assert re.search(rf"^different +orders +{ROWS + 1} +1 +0", text, re.MULTILINE), text
     assert re.search(r"^id=5 +note +planted +ž5 +\d+", text, re.MULTILINE), text
     with shop.cycles():
-        assert main([*command, "--table", "orders", "--json"]) == 6
+        assert main([*command, "--table", "orders", "--wait", "120", "--json"]) == 6
     text = capsys.readouterr().out
     (table,) = json.loads(text[text.index("{\n") :])["tables"]
     assert [(each["key"], each["column"]) for each in table["differences"]] == [({"id": "5"}, "note")]
