@@ -20,11 +20,28 @@ as_root() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 
 private="$root/.state/apt"
 
+# not_older OLDEST VERSION: whether a version is the oldest that will do, or a later one.
+not_older() { [ "$(printf '%s\n' "$1" "${2:-0}" | sort -V | head -n 1)" = "$1" ]; }
+
+# first_that_serves FOLDER...: prints the first folder for which the caller's `serves` holds.
+first_that_serves() {
+  local candidate
+  for candidate in "$@"; do
+    if serves "$candidate"; then
+      echo "$candidate"
+      return
+    fi
+  done
+}
+
+# What `apt` says besides, where a caller wants other packages than this machine's.
+apt_options=()
+
 # apt ...: apt-get with lists of its own, so that it needs no rights.
 apt() {
   mkdir -p "$private/lists/partial" "$private/archives/partial"
   apt-get -o "Dir::State::lists=$private/lists" -o "Dir::Cache=$private" -o Debug::NoLocking=true \
-    -o "APT::Sandbox::User=" "$@"
+    -o "APT::Sandbox::User=" ${apt_options[@]+"${apt_options[@]}"} "$@"
 }
 
 # unpack_into FOLDER PACKAGE...: the files of these packages.

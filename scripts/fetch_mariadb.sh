@@ -19,19 +19,11 @@ serves() {
   local version
   [ -x "$1/bin/mariadb-install-db" ] && [ -x "$1/bin/my_print_defaults" ] && [ -x "$1/sbin/mariadbd" ] &&
     version=$("$1/sbin/mariadbd" --version 2>/dev/null | sed -n 's/.*Ver \([0-9]*\.[0-9]*\)\..*/\1/p') &&
-    [ "$(printf '%s\n' "$oldest" "${version:-0}" | sort -V | head -n 1)" = "$oldest" ]
+    not_older "$oldest" "$version"
 }
 
 # find_server: prints the first folder that serves.
-find_server() {
-  local candidate
-  for candidate in ${TXLOOM_MARIADB:-/usr /usr/local "$unpacked/usr"}; do
-    if serves "$candidate"; then
-      echo "$candidate"
-      return
-    fi
-  done
-}
+find_server() { first_that_serves ${TXLOOM_MARIADB:-/usr /usr/local "$unpacked/usr"}; }
 
 # install_server: the programs alone; no package of these makes or starts a database.
 install_server() {

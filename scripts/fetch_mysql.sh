@@ -21,19 +21,11 @@ serves() {
   local version
   [ -x "$1/sbin/mysqld" ] && version=$("$1/sbin/mysqld" --no-defaults --version 2>/dev/null | grep -v MariaDB |
     sed -n 's/.*Ver \([0-9]*\.[0-9]*\)\..*/\1/p') &&
-    [ "$(printf '%s\n' "$oldest" "${version:-0}" | sort -V | head -n 1)" = "$oldest" ]
+    not_older "$oldest" "$version"
 }
 
 # find_server: prints the first folder that serves.
-find_server() {
-  local candidate
-  for candidate in ${TXLOOM_MYSQL:-/usr /usr/local "$unpacked/usr"}; do
-    if serves "$candidate"; then
-      echo "$candidate"
-      return
-    fi
-  done
-}
+find_server() { first_that_serves ${TXLOOM_MYSQL:-/usr /usr/local "$unpacked/usr"}; }
 
 # archive: where this machine has Debian's packages from.
 archive() {
@@ -41,30 +33,24 @@ archive() {
     sed -n '/security/d; s, [^ ]*$,,; \,/debian/*$,p' | head -n 1
 }
 
-# newest ...: apt-get that knows the packages of the newest Debian alone, and believes that none is installed.
-newest() {
-  apt -o "Dir::Etc::SourceList=$private/sources.list" -o Dir::Etc::SourceParts=/dev/null \
-    -o "Dir::State::status=$private/status" "$@"
-}
-
 # unpack: the program and all libraries that it needs.
 unpack() {
-  local names from file
+  local names from
   from=$(archive)
   [ -n "$from" ] || { echo "no archive of Debian is among this machine's sources of packages"; return 1; }
   rm -rf "$unpacked.new" "$private"
-  mkdir -p "$private/debs"
+  mkdir -p "$private"
   : >"$private/status"
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $from $release main" >"$private/sources.list"
-  newest update || true
-  names=$(newest --simulate --no-install-recommends install "$package" |
+  # The packages of the newest Debian alone, none of which is installed.
+  apt_options=(-o "Dir::Etc::SourceList=$private/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o "Dir::State::status=$private/status")
+  apt update || true
+  names=$(apt --simulate --no-install-recommends install "$package" |
     sed -n "s/^Inst \(lib[^ ]*\|zlib1g\|$package\) .*/\1/p" | grep -v '^libperl') || return 1
   # shellcheck disable=SC2086
-  (cd "$private/debs" && newest download $names) || return 1
-  for file in "$private"/debs/*.deb; do
-    dpkg -x "$file" "$unpacked.new" || return 1
-  done
-  rm -rf "$unpacked" "$private"
+  unpack_into "$unpacked.new" $names || return 1
+  rm -rf "$unpacked"
   mv "$unpacked.new" "$unpacked"
   front "$unpacked/usr/sbin/mysqld"
 }

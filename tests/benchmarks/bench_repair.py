@@ -51,16 +51,15 @@ class Bulk(Source):
 
     def __init__(self, broker: Broker, prefix: str) -> None:
         super().__init__(broker, prefix, Random(0))
-        self.sent: dict[str, list[tuple[None, str]]] = defaultdict(list)
+        self.sent: dict[str, list[str]] = defaultdict(list)
 
-    def _row(self, table: str, value: dict[str, Any], **about: Any) -> None:
-        where = {"connector": "postgresql", "db": "shop", "schema": "public", "table": table, "ts_ms": 1}
-        self.sent[f"{self.prefix}.public.{table}"].append((None, json.dumps(value | {"source": where | about})))
+    def _send(self, topic: str, message: str) -> None:
+        self.sent[topic].append(message)
 
     def send(self) -> None:
         """Send what was gathered."""
         for topic, messages in self.sent.items():
-            self.broker.produce(topic, messages)
+            self.broker.produce(topic, [(None, message) for message in messages])
         self.sent.clear()
 
     def read_all(self, rows: Rows) -> None:
@@ -86,12 +85,13 @@ def of_rows(spark: Any, folder: Path, rows: int) -> None:
     with Postgres(folder / "postgres") as postgres:
         postgres.fresh_database("audited", SCHEMA)
         shop = Shop(spark, folder / "shop", postgres, "audited")
-        fields = {"conn_type": "postgres", "host": shop.host, "port": int(shop.port)}
-        os.environ["AIRFLOW_CONN_SHOP_DB"] = json.dumps(fields | {"login": "postgres", "schema": "audited"})
+        os.environ["AIRFLOW_CONN_SHOP_DB"] = shop.airflow_connection
         shop.sql(INSERTS.format(rows=rows))
         with measured(f"cycle of {rows:,} rows"):
             shop.caught_up()
-        DeltaTable(shop.path("orders")).update(predicate=f"id % {rows // DAMAGED} = 0", updates={"note": "'planted'"})
+        DeltaTable(shop.path("orders")).update(
+            predicate=f"id > 0 and id % {rows // DAMAGED} = 0", updates={"note": "'planted'"}
+        )
         with measured(f"audit that finds {DAMAGED:,} rows, with the cycles that it waits for"):
             assert shop.audit_live()["differing"] == DAMAGED
         with measured("their load"):

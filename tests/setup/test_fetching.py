@@ -60,40 +60,31 @@ def test_files_that_cannot_be_fetched_are_said_in_one_line(machine: Machine) -> 
     )
 
 
-def test_a_postgres_that_cannot_be_had_is_said_with_an_exit_code_of_its_own() -> None:
-    environment = {**os.environ, "TXLOOM_POSTGRES": "/nowhere"}
-    script = PROJECT / "scripts" / "fetch_postgres.sh"
+@pytest.mark.parametrize(
+    ("name", "cannot"),
+    [
+        (
+            "postgres",
+            "PostgreSQL 15 or later cannot be had on this machine: TXLOOM_POSTGRES=/nowhere holds no initdb, postgres "
+            "and psql of it. Install one, or put its initdb on PATH.",
+        ),
+        (
+            "mariadb",
+            "MariaDB 10.5 or later cannot be had on this machine: TXLOOM_MARIADB=/nowhere holds no server of it. "
+            "Install mariadb-server-core.",
+        ),
+        (
+            "mysql",
+            "MySQL 8.0 or later cannot be had on this machine: TXLOOM_MYSQL=/nowhere holds no server of it. "
+            "Install MySQL's server.",
+        ),
+    ],
+)
+def test_a_database_that_cannot_be_had_is_said_with_an_exit_code_of_its_own(name: str, cannot: str) -> None:
+    environment = {**os.environ, f"TXLOOM_{name.upper()}": "/nowhere"}
+    script = PROJECT / "scripts" / f"fetch_{name}.sh"
     ran = subprocess.run([script], env=environment, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (
-        fetched.CANNOT,
-        "",
-        "txloom: PostgreSQL 15 or later cannot be had on this machine: "
-        "TXLOOM_POSTGRES=/nowhere holds no initdb, postgres and psql of it. Install one, or put its initdb on PATH.\n",
-    )
-
-
-def test_a_mariadb_that_cannot_be_had_is_said_with_an_exit_code_of_its_own() -> None:
-    environment = {**os.environ, "TXLOOM_MARIADB": "/nowhere"}
-    script = PROJECT / "scripts" / "fetch_mariadb.sh"
-    ran = subprocess.run([script], env=environment, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (
-        fetched.CANNOT,
-        "",
-        "txloom: MariaDB 10.5 or later cannot be had on this machine: "
-        "TXLOOM_MARIADB=/nowhere holds no server of it. Install mariadb-server-core.\n",
-    )
-
-
-def test_a_mysql_that_cannot_be_had_is_said_with_an_exit_code_of_its_own() -> None:
-    environment = {**os.environ, "TXLOOM_MYSQL": "/nowhere"}
-    script = PROJECT / "scripts" / "fetch_mysql.sh"
-    ran = subprocess.run([script], env=environment, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (
-        fetched.CANNOT,
-        "",
-        "txloom: MySQL 8.0 or later cannot be had on this machine: "
-        "TXLOOM_MYSQL=/nowhere holds no server of it. Install MySQL's server.\n",
-    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (fetched.CANNOT, "", f"txloom: {cannot}\n")
 
 
 def test_a_chromium_that_cannot_be_had_is_said_with_an_exit_code_of_its_own() -> None:

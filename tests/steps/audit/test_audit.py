@@ -72,6 +72,12 @@ class Shop(AuditedLake):
         (folder / "shop.yaml").write_text(DECLARED.format(inbox=folder / "inbox"))
         super().__init__(spark, folder, load(folder / "shop.yaml", connected=False))
 
+    @property
+    def airflow_connection(self) -> str:
+        """The connection that the declaration names, as Airflow reads it from the environment."""
+        about = {"conn_type": "postgres", "host": self.host, "port": int(self.port), "login": "postgres"}
+        return json.dumps(about | {"schema": self.database})
+
     def connection(self, commit: str = "local") -> Any:
         """Open a connection; commit: whether a commit waits for the disk and a standby."""
         about = {"user": "postgres", "dbname": self.database, "options": f"-c synchronous_commit={commit}"}
@@ -117,14 +123,7 @@ def shop(
 ) -> Iterator[Shop]:
     postgres.fresh_database("audited", SCHEMA)
     made = Shop(spark, tmp_path, postgres, "audited")
-    fields = {
-        "conn_type": "postgres",
-        "host": made.host,
-        "port": int(made.port),
-        "login": "postgres",
-        "schema": "audited",
-    }
-    monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps(fields))
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", made.airflow_connection)
     made.caught_up()
     yield made
     made.sql("SELECT pg_drop_replication_slot('audited')")

@@ -153,8 +153,10 @@ class Source:
             "table": table,
             "ts_ms": 1_767_225_600_000,
         }
-        topic = f"{self.prefix}.public.{table}"
-        self.broker.produce(topic, [(None, json.dumps(value | {"source": source | about}))])
+        self._send(f"{self.prefix}.public.{table}", json.dumps(value | {"source": source | about}))
+
+    def _send(self, topic: str, message: str) -> None:
+        self.broker.produce(topic, [(None, message)])
 
 
 @pytest.fixture

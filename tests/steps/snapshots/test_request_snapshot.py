@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from called import step_of
 from cycles.test_live_debezium import DECLARED, SCHEMA, assert_equal, caught_up, in_database, in_lake, load_of
 from lake import Lake
+from services.broker import Broker
 from services.connect import Connect
 from services.process import wait_until
 from txloom.config import load
@@ -36,6 +37,9 @@ SETTINGS = {
     "incremental.snapshot.chunk.size": "7",
     "heartbeat.interval.ms": "500",
 }
+TOPICS = ("live-signals", "live-notices")
+LOST, WRONG, EXTRA = 2, 3, 777_777
+"""Keys of a row that the lake is to lack, of one with another value there, and of one that the source has not."""
 WATERMARKS = "CREATE TABLE signals (id varchar(64) PRIMARY KEY, type varchar(32), data varchar(2048));"
 
 
@@ -46,13 +50,17 @@ def fresh(connect: Connect) -> Iterator[Connect]:
     connect.forget()
 
 
+def create_topics(broker: Broker) -> None:
+    """Create the topics of signals and notices, empty: a request of another test may have the same id."""
+    for topic in TOPICS:
+        if topic in broker.topics():
+            broker.delete_topic(topic)
+        broker.create_topic(topic)
+
+
 def started(connect: Connect, spark: Any, folder: Path, **settings: str) -> Lake:
     connect.postgres.fresh_database(connect.database, SCHEMA + WATERMARKS)
-    for topic in ("live-signals", "live-notices"):
-        if topic in connect.broker.topics():
-            # A request of another test may have the same id, and is not to be heard of.
-            connect.broker.delete_topic(topic)
-        connect.broker.create_topic(topic)
+    create_topics(connect.broker)
     about = {**SETTINGS, "signal.kafka.bootstrap.servers": connect.broker.address, **settings}
     connect.start(connector=about)
     wait_until(lambda: connect.place, "the end of the snapshot")
@@ -64,17 +72,15 @@ def started(connect: Connect, spark: Any, folder: Path, **settings: str) -> Lake
     return Lake(spark, folder, load(file))
 
 
-def damage(lake: Lake) -> set[int]:
-    """Let the lake's orders lack a row, have a wrong value, and a row that the source does not have."""
+def damage(lake: Lake, wrong: dict[str, str]) -> set[int]:
+    """Let the lake's orders lack a row, have wrong values, and a row that the source does not have; return the keys."""
     orders = DeltaTable(lake.path("orders"))
-    orders.delete("id = 2")
-    orders.update(predicate="id = 3", updates={"note": "'wrong'"})
-    old = arrow_tables.select(lake.path("orders"), "select * from t where id = 4")
-    extra = old.set_column(old.schema.get_field_index("id"), "id", [[777_777]])
+    orders.delete(f"id = {LOST}")
+    orders.update(predicate=f"id = {WRONG}", updates=wrong)
+    old = arrow_tables.select(lake.path("orders"), f"select * from t where id = {WRONG}")
+    extra = old.set_column(old.schema.get_field_index("id"), "id", [[EXTRA]])
     write_deltalake(lake.path("orders"), extra.cast(old.schema), mode="append")
-    paths = TablePaths(lake.warehouse, "live")
-    findings.record(paths, [Finding(f.UNKNOWN_ROW, "orders", None, 1, None, "planted")], "planted")
-    return {2, 3, 777_777}
+    return {LOST, WRONG, EXTRA}
 
 
 @pytest.mark.long
@@ -93,7 +99,8 @@ def test_what_was_wrong_is_right_once_the_connector_read_it_and_nothing_else_was
     lake, chance = started(fresh, spark, tmp_path, **settings), Random(20261127)
     caught_up(fresh, lake, 1_000_000)
     assert_equal(fresh, lake)
-    wrong, paths = damage(lake), TablePaths(lake.warehouse, "live")
+    wrong, paths = damage(lake, {"note": "'wrong'"}), TablePaths(lake.warehouse, "live")
+    findings.record(paths, [Finding(f.UNKNOWN_ROW, "orders", None, 1, None, "planted")], "planted")
     first_run = step_of(lake.pipeline, lake.warehouse, "asked")
     first = request_snapshot(first_run, [])
     assert first["tables"] == 1 and request_snapshot(first_run, []) == first, "a repeated call asks once"

@@ -7,17 +7,15 @@ from random import Random
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable, write_deltalake
 
 from called import step_of
 from lake import Lake
 from services.connect import MysqlConnect
 from services.process import wait_until
-from steps.snapshots.test_request_snapshot import SETTINGS
+from steps.snapshots.test_request_snapshot import EXTRA, LOST, SETTINGS, WRONG, create_topics, damage
 from txloom.config import load
 from txloom.steps.landing import follow_snapshots
 from txloom.steps.snapshots.request_snapshot import request_snapshot
-from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import requested_snapshots
 from txloom.storage.paths import TablePaths
 
@@ -37,7 +35,6 @@ completeness: {{rule: counts, patience: 2h}}
 tables: [{{name: orders, source: shop.orders, key: [id], columns: {{id: int, n: int}}}}]
 targets: {{mirrors: ["*"]}}
 """
-LOST, WRONG, EXTRA = 2, 3, 777_777
 Rows = dict[int, int]
 
 
@@ -88,23 +85,12 @@ class Shop(Lake):
         there = {key: n for key, n in rows.items() if key not in damaged}
         return there in [{key: n for key, n in state.items() if key not in damaged} for state in states]
 
-    def damage(self) -> None:
-        """Let a row be lost, one be wrong, and one be there that the source has not; only a snapshot mends them."""
-        self.left_alone = {LOST, WRONG}
-        orders = DeltaTable(self.path("orders"))
-        orders.delete(f"id = {LOST}")
-        orders.update(predicate=f"id = {WRONG}", updates={"n": "-1"})
-        old = arrow_tables.select(self.path("orders"), f"select * from t where id = {WRONG}")
-        extra = old.set_column(old.schema.get_field_index("id"), "id", [[EXTRA]])
-        write_deltalake(self.path("orders"), extra.cast(old.schema), mode="append")
-
 
 @pytest.fixture(params=["read only", "a table has the watermarks"])
 def shop(mysql_connect: MysqlConnect, spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shop]:
     connect = mysql_connect
     connect.server.fresh_database("shop", SCHEMA)
-    for topic in ("live-signals", "live-notices"):
-        connect.broker.create_topic(topic)
+    create_topics(connect.broker)
     watermarks = {"signal.enabled.channels": "source,kafka", "signal.data.collection": "shop.signals"}
     how = {"read.only": "true"} if request.param == "read only" else {"read.only": "false", **watermarks}
     about = {**SETTINGS, "signal.kafka.bootstrap.servers": connect.broker.address, **how}
@@ -115,8 +101,6 @@ def shop(mysql_connect: MysqlConnect, spark: Any, tmp_path: Path, request: pytes
     wait_until(lambda: "dev.transaction" in connect.broker.topics(), "the first transaction")
     yield made
     connect.forget()
-    for topic in ("live-signals", "live-notices"):
-        connect.broker.delete_topic(topic)
 
 
 def test_what_was_wrong_is_right_once_the_connector_read_it_and_every_cut_is_a_state(
@@ -125,7 +109,8 @@ def test_what_was_wrong_is_right_once_the_connector_read_it_and_every_cut_is_a_s
     monkeypatch.setattr(follow_snapshots, "AFTER", timedelta(seconds=2))
     shop.caught_up()
     assert shop.shown() == shop.states[-1]
-    shop.damage()
+    # Only the snapshot mends them: no transaction changes them from here on.
+    shop.left_alone = damage(shop, {"n": "-1"})
     paths = TablePaths(shop.warehouse, "live")
     request_snapshot(step_of(shop.pipeline, shop.warehouse, "asked"), ["orders"])
     while requested_snapshots.open_requests(paths):
