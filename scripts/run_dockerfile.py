@@ -115,21 +115,21 @@ def run(stage: Stage, command: str) -> None:
     for file in CERTIFICATES:
         if Path("/", file).is_file() and (stage.folder / file).is_file():
             shutil.copyfile(Path("/", file), stage.folder / file)
-    mounts = [(kind, stage.folder / kind) for kind in ("proc", "dev")]
-    for kind, place in mounts:
+    processes, devices = stage.folder / "proc", stage.folder / "dev"
+    for place in (processes, devices):
         place.mkdir(exist_ok=True)
-        options = ["-t", "proc", "proc"] if kind == "proc" else ["--bind", "/dev"]
-        subprocess.run(["mount", *options, place], check=True)
+    subprocess.run(["mount", "--bind", "/dev", devices], check=True)
     kept = {name: value for name, value in machine().items() if name not in stage.variables}
     variables = {"HOME": "/root" if user == "0" else "/home/airflow", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     settings = [f"{name}={value}" for name, value in {**variables, **kept, **stage.variables}.items()]
     inside = f"cd {shlex.quote(stage.working)} && {command}"
     try:
+        # As in a container, nothing that the command started outlives it: a JVM that was about to end held a mount.
+        alone = ["unshare", "--pid", "--fork", "--kill-child", f"--mount-proc={processes}"]
         entered = ["chroot", f"--userspec={user}:{group or user}", stage.folder, "/usr/bin/env", "-i", *settings]
-        subprocess.run([*entered, *stage.shell, inside], check=True)
+        subprocess.run([*alone, *entered, *stage.shell, inside], check=True)
     finally:
-        for _, place in reversed(mounts):
-            subprocess.run(["umount", place], check=True)
+        subprocess.run(["umount", devices], check=True)
 
 
 def machine() -> dict[str, str]:
