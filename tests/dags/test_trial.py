@@ -82,6 +82,16 @@ class Trial(Airflow):
         assert run is not None
         return run
 
+    def run_again(self, task: str) -> None:
+        """Wait until a second attempt of a task of a cycle has succeeded."""
+
+        def again() -> bool:
+            time.sleep(1)
+            tries = [self.tasks(DAG, run["dag_run_id"])[task] for run in self.runs(DAG)]
+            return any(each["try_number"] == 2 and each["state"] == "success" for each in tries)
+
+        wait_until(again, f"a second attempt of {task} to succeed", LONG)
+
     def page(self, path: str = PAGE) -> str:
         """Return the text of a page, without its tags."""
         answer = ask(self, path, self._signed_in())  # type: ignore[arg-type]
@@ -161,13 +171,7 @@ def test_an_orphan_holds_the_cut_back_and_a_killed_job_is_run_again(trial: Trial
     planted = re.search(r"line item (\d+) of order", trial.make("break", "orphan"))
     killed = re.search(r"process \d+, which ran (\w+) of orders, was killed", trial.make("break", "killed-task"))
     assert planted is not None and killed is not None
-
-    def again() -> bool:
-        time.sleep(1)
-        tries = [trial.tasks(DAG, run["dag_run_id"])[killed[1]] for run in trial.runs(DAG)]
-        return any(task["try_number"] == 2 and task["state"] == "success" for task in tries)
-
-    wait_until(again, f"a second attempt of {killed[1]} to succeed", LONG)
+    trial.run_again(killed[1])
     trial.shows("failed expectation", "orphan_line_items", planted[1], "Nothing is published until it passes")
     trial.picture("orphan")
 

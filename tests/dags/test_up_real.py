@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800)
 TABLES = ["order_attachments", "order_details", "order_line_items", "orders", "promo_codes", "promo_uses"]
 VERDICT = re.compile(r"^(equal|different|behind|unsettled) +(\w+) +(\d+) +(\d+) +(\d+) ", re.MULTILINE)
 DIFFERS = 6
+REPAIR = "orders_repair"
+COLUMN = "      gift_note: string\n"
 EVERYBODY = ("api-server", "dag-processor", "scheduler", "trial")
 
 
@@ -49,6 +51,21 @@ class RealTrial(Trial):
             ["bash", "-c", match[1]], env=self.variables, capture_output=True, text=True, check=False, timeout=LONG
         )
         return ended.returncode, ended.stdout + ended.stderr
+
+    def is_equal(self) -> None:
+        """Fail where the lake is not equal to the database."""
+        code, text = self.audit()
+        assert code == 0, text
+
+    def repaired(self, *differences: str) -> None:
+        """Approve a repair that asks about some differences, and see that it leaves none."""
+        run_id = self.trigger(REPAIR)
+        question = self.question_of(REPAIR, run_id, "approve", LONG).replace("\\", "")
+        assert [each for each in differences if each not in question] == [], question
+        self.answer(REPAIR, run_id, "approve", "Approve")
+        assert self.wait(REPAIR, run_id, LONG) == "success"
+        self.is_equal()
+        assert "differs from the source" not in self.open_codes()
 
     def leaders(self) -> dict[str, int]:
         """Return the processes that it left running, by name."""
@@ -136,7 +153,7 @@ def test_a_second_call_finds_all_of_it_running(trial: RealTrial) -> None:
     assert trial.leaders() == before
 
 
-def test_a_row_that_no_event_ever_deleted_is_named_by_an_audit(trial: RealTrial) -> None:
+def test_a_row_that_no_event_ever_deleted_is_named_by_an_audit_and_deleted_by_a_repair(trial: RealTrial) -> None:
     lost = re.search(r"the details of order (\d+) were deleted", trial.make("break", "lost-row"))
     assert lost is not None
     code, text = trial.audit()
@@ -144,6 +161,15 @@ def test_a_row_that_no_event_ever_deleted_is_named_by_an_audit(trial: RealTrial)
     (different,) = [each for each in VERDICT.findall(text) if each[0] != "equal"]
     assert different[:2] == ("different", "order_details") and different[3] == "1", text
     assert re.search(rf"order_id={lost[1]} +not in the source", text), text
+    trial.repaired(f"order_id={lost[1]}")
+    assert trial.rows("order_details", f"select order_id from t where order_id = {lost[1]}") == []
+
+
+def test_a_killed_job_is_run_again_and_the_lake_is_equal(trial: RealTrial) -> None:
+    killed = re.search(r"process \d+, which ran (\w+) of orders, was killed", trial.make("break", "killed-task"))
+    assert killed is not None
+    trial.run_again(killed[1])
+    trial.is_equal()
 
 
 def test_what_is_broken_in_the_database_is_seen_and_repaired(trial: RealTrial) -> None:
@@ -159,6 +185,29 @@ def test_what_is_broken_in_the_database_is_seen_and_repaired(trial: RealTrial) -
         env=trial.variables, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (refused.returncode, "cannot be made with a real database" in refused.stderr) == (2, True)
+
+
+def test_a_column_that_is_declared_has_the_values_of_now_and_a_repair_loads_those_of_before(trial: RealTrial) -> None:
+    declared = trial.declaration.read_text()
+    trial.declaration.write_text(declared.replace("      notes: string\n", f"      notes: string\n{COLUMN}", 1))
+    wait_until(lambda: "column added" not in trial.open_codes(), "the finding to be closed", LONG)
+    assert trial.next_run()["state"] == "success"
+    code, text = trial.audit()
+    assert code == DIFFERS, text
+    assert [(verdict, table) for verdict, table, *_ in VERDICT.findall(text) if verdict != "equal"] == [
+        ("different", "orders")
+    ]
+    trial.repaired("gift_note", "with love")
+    (newest,) = trial.rows("orders", "select count(*) as gifts from t where gift_note = 'with love'")
+    assert newest["gifts"] > 0
+
+
+def test_a_quiet_source_is_told_and_the_lake_is_equal(trial: RealTrial) -> None:
+    trial.make("break", "quiet-source")
+    trial.shows("source quiet", "Nothing new came for")
+    trial.is_equal()
+    trial.make("repair", "quiet-source")
+    wait_until(lambda: "Nothing new came for" not in trial.page(), "the source to be heard again", LONG)
 
 
 def test_make_down_leaves_no_process_and_the_next_start_goes_on(trial: RealTrial) -> None:
