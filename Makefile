@@ -70,7 +70,7 @@ LIVED = tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/t
 lived: services ## approvals and backfills by people, in a real Airflow (about 25 minutes; not part of test)
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 $(LIVED)
 
-first-hour: services ## docs/trial.md played in a real Airflow, with files and with PostgreSQL, docs/own-tables.md, and an audit with its repair (forty minutes; not part of test)
+first-hour: services ## docs/trial.md played in a real Airflow, with files and with PostgreSQL, docs/own-tables.md, and an audit with its repair (an hour; not part of test)
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 tests/docs/test_own_tables.py tests/dags/test_trial.py tests/dags/test_up_real.py tests/dags/test_repair.py
 
 cluster: services ## a cluster of Spark with lakes on S3 and HDFS: four pipelines in an Airflow on PostgreSQL, lost workers, 50 races (two hours)
