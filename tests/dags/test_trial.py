@@ -82,15 +82,34 @@ class Trial(Airflow):
         assert run is not None
         return run
 
-    def run_again(self, task: str) -> None:
-        """Wait until a second attempt of a task of a cycle has succeeded."""
+    def kill_a_job(self) -> None:
+        """Let a job of a cycle be killed, and wait until a second attempt of its task has succeeded."""
+        killed = re.search(r"process \d+, which ran (\w+) of orders, was killed", self.make("break", "killed-task"))
+        assert killed is not None
 
         def again() -> bool:
             time.sleep(1)
-            tries = [self.tasks(DAG, run["dag_run_id"])[task] for run in self.runs(DAG)]
+            tries = [self.tasks(DAG, run["dag_run_id"])[killed[1]] for run in self.runs(DAG)]
             return any(each["try_number"] == 2 and each["state"] == "success" for each in tries)
 
-        wait_until(again, f"a second attempt of {task} to succeed", LONG)
+        wait_until(again, f"a second attempt of {killed[1]} to succeed", LONG)
+
+    def declare_column(self) -> None:
+        """Add the column of the fault schema-change to the declaration."""
+        declared = self.declaration.read_text()
+        self.declaration.write_text(
+            declared.replace("      notes: string\n", "      notes: string\n      gift_note: string\n")
+        )
+
+    def go_quiet(self) -> None:
+        """Let the source send nothing any more, and wait until the page says so."""
+        self.make("break", "quiet-source")
+        self.shows("source quiet", "Nothing new came for")
+
+    def be_heard_again(self) -> None:
+        """Let the source go on, and wait until the page has stopped to say that it is quiet."""
+        self.make("repair", "quiet-source")
+        wait_until(lambda: "Nothing new came for" not in self.page(), "the source to be heard again", LONG)
 
     def page(self, path: str = PAGE) -> str:
         """Return the text of a page, without its tags."""
@@ -169,9 +188,8 @@ def test_what_is_broken_is_seen_after_one_cycle(trial: Trial) -> None:
 
 def test_an_orphan_holds_the_cut_back_and_a_killed_job_is_run_again(trial: Trial) -> None:
     planted = re.search(r"line item (\d+) of order", trial.make("break", "orphan"))
-    killed = re.search(r"process \d+, which ran (\w+) of orders, was killed", trial.make("break", "killed-task"))
-    assert planted is not None and killed is not None
-    trial.run_again(killed[1])
+    assert planted is not None
+    trial.kill_a_job()
     trial.shows("failed expectation", "orphan_line_items", planted[1], "Nothing is published until it passes")
     trial.picture("orphan")
 
@@ -185,10 +203,7 @@ def test_all_of_it_is_repaired_by_the_words_on_the_page(trial: Trial) -> None:
     said = trial.make("repair")
     assert "yours:    bad-value: dismiss what cannot be repaired" in said
     assert "yours:    schema-change: declare it: add `gift_note: string`" in said
-    declared = trial.declaration.read_text()
-    trial.declaration.write_text(
-        declared.replace("      notes: string\n", "      notes: string\n      gift_note: string\n")
-    )
+    trial.declare_column()
     bad = trial.rows("dead_letters", "select transaction_id from t where cause = 'value cannot be read' limit 1")
     conf = {"action": "dismiss", "transactions": [bad[0]["transaction_id"]], "reason": "written anew since"}
     run = trial.trigger(LETTERS, conf)
@@ -231,8 +246,7 @@ def test_what_comes_twice_is_counted(trial: Trial) -> None:
 
 
 def test_a_quiet_source_is_told_and_the_lake_is_exactly_what_the_source_is(trial: Trial) -> None:
-    trial.make("break", "quiet-source")
-    trial.shows("source quiet", "Nothing new came for")
+    trial.go_quiet()
     trial.picture("quiet")
 
     def unlike() -> str:
@@ -240,8 +254,7 @@ def test_a_quiet_source_is_told_and_the_lake_is_exactly_what_the_source_is(trial
         return difference(trial.source, f"{trial.warehouse}/orders", versions)
 
     wait_until(lambda: unlike() == "", "the newest cut to be what the source is", LONG)
-    trial.make("repair", "quiet-source")
-    wait_until(lambda: "Nothing new came for" not in trial.page(), "the source to be heard again", LONG)
+    trial.be_heard_again()
 
 
 def test_a_cut_and_an_earlier_moment_are_read(trial: Trial) -> None:
