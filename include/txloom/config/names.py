@@ -24,6 +24,7 @@ READERS = "readers"
 OPEN_DEAD_LETTERS = "open_dead_letters"
 AUDIT_RESULTS = "audit_results"
 SNAPSHOT_REQUESTS = "snapshot_requests"
+COMPLETENESS = "completeness"
 
 PIPELINE_TABLES = (
     CHANGE_EVENTS,
@@ -50,6 +51,7 @@ PIPELINE_TABLES = (
     OPEN_DEAD_LETTERS,
     AUDIT_RESULTS,
     SNAPSHOT_REQUESTS,
+    COMPLETENESS,
 )
 """The system tables, which every pipeline has; a target may not have one of these names."""
 
@@ -64,6 +66,9 @@ OVERVIEW = "_overview"
 
 DATA_DOCS = "data_docs"
 """The folder of Great Expectations' pages of a run, inside the run's report folder."""
+
+HIGHEST_RELEASE = 2**63 - 1
+"""A release that bounds nothing."""
 
 SYSTEM_PREFIX = "_txloom_"
 """Prefix of the columns that txloom adds to current and history tables."""

@@ -81,6 +81,14 @@ class SourceDecoder:
         events: pa.Table = self._source.decode(topic, values, headers, **places)
         return events
 
+    def find_table(self, source_table: str) -> str | None:
+        """Return the declared table that a name of the source means; None: unwatched, or not certain."""
+        try:
+            table = None if self._source is None else self._source.names.find(source_table)
+        except Poison:
+            return None
+        return None if table is None else str(table.name)
+
     def resume(self, topic: str, left: "Open | None") -> None:
         """Continue in a topic where an earlier landing ended; left: the transaction that was open there, if any.
 

@@ -78,11 +78,15 @@ class SourceNames:
 
 
 def spelled(spellings: dict[str, str], key: str, table: Table, name: str) -> Table:
-    """Return the table; raises Poison if its name was spelled otherwise so far.
+    """Return the table; raises Poison if its name was spelled in another case so far.
 
-    The first spelling under a key is added to `spellings`.
+    The first spelling under a key is added to `spellings`. A name that differs by more than its case replaces it: the
+    declaration gave the table another source.
     """
-    known = spellings.setdefault(key, name)
+    known = spellings.get(key, name)
+    if folded(known) != folded(name):
+        known = name
+    spellings[key] = known
     if known != name:
         raise Poison(OTHER_CASE, f"{name}: {table.name} has the rows of {known}")
     return table

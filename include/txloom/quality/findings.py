@@ -29,6 +29,7 @@ COUNTS_CHANGED = "counts changed after release"
 RUNS_OVERLAP = "two producer runs overlap"
 TAKEN_TWICE = "snapshot was taken twice"
 DIFFERS = "differs from the source"
+INCOMPLETE = "history is not complete"
 
 HINTS = {
     ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
@@ -76,6 +77,8 @@ HINTS = {
     "without a key cannot be told apart: some are there twice. Load a snapshot of the table (jobs/load_snapshot.py).",
     DIFFERS: "An audit compared the table with the database at one moment and found other rows, which audit_results "
     "lists. Find out since when (txloom explain), load just these rows (jobs/repair.py), audit it again.",
+    INCOMPLETE: "The declaration of the table changed, and earlier messages are not kept. Cuts leave it out. Load a "
+    "snapshot of it (jobs/load_snapshot.py): the next cycle shows the table and closes this.",
     RUNS_OVERLAP: "The producer restarted inside the transaction and sent rows of it again: nothing is missing, and "
     "there is nothing to do.",
 }
@@ -85,7 +88,19 @@ GOLDENGATE_HINTS = {
 }
 """Hints that name settings of a GoldenGate producer; other producers do not have these settings."""
 NEEDS_SNAPSHOT = frozenset(
-    (RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNKNOWN_VALUES, TWO_RUNS, COUNTS_CHANGED, TAKEN_TWICE, DIFFERS)
+    (
+        RENAMED,
+        CHANGED,
+        UNKNOWN_ROW,
+        CSN_BACK,
+        LOST,
+        UNKNOWN_VALUES,
+        TWO_RUNS,
+        COUNTS_CHANGED,
+        TAKEN_TWICE,
+        DIFFERS,
+        INCOMPLETE,
+    )
 )
 OF_TRANSACTION = frozenset((TWO_RUNS, RUNS_OVERLAP, COUNTS_CHANGED))
 """Findings about one transaction: an open one says nothing about another transaction on the same table."""

@@ -77,11 +77,12 @@ def added(pipeline: Pipeline, column: Undeclared, kept: str | None = None) -> Fi
     return Finding(f.ADDED, column.table, column.source, column.csn, column.xid, evidence)
 
 
-def gone_columns(rows: Iterable[Mapping[str, Any]]) -> GoneColumns:
-    """Return by table the columns that open findings (rows of `findings`) report as dropped or renamed."""
+def gone_columns(pipeline: Pipeline, rows: Iterable[Mapping[str, Any]]) -> GoneColumns:
+    """Return by table the declared columns that open findings (rows of `findings`) report as dropped or renamed."""
+    declared = {(table.name, column) for table in pipeline.tables for column in table.column_names}
     gone: dict[str, dict[str, Gone]] = {}
     for row in rows:
-        if row["code"] in GONE:
+        if row["code"] in GONE and (row["table"], row["column"]) in declared:
             gone.setdefault(row["table"], {})[row["column"]] = Gone(row["since_csn"], 0, row["xid"])
     return gone
 

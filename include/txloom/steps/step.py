@@ -1,11 +1,12 @@
 """The argument of every step: the pipeline, its tables, the run, and a way to a Spark session."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
+from txloom.storage.buffer.newest_batch import Declared
 from txloom.storage.paths import TablePaths
 
 if TYPE_CHECKING:
@@ -29,12 +30,14 @@ class Step:
         paths: the paths of the pipeline's tables.
         run_id: names the run in the ledger and in all rows and commits that the step writes.
         session: returns a Spark session, the same one at each call. Only large work calls it.
+        declared: the recorded declaration that the buffer works by.
     """
 
     pipeline: Pipeline
     paths: TablePaths
     run_id: str
     session: "Callable[[], SparkSession]" = no_session
+    declared: Declared = field(default_factory=Declared)
 
     @classmethod
     def of(cls, pipeline: Pipeline, warehouse: str, run_id: str) -> "Step":

@@ -93,10 +93,14 @@ TRANSACTIONS = arrow_schema(
         ("first_landed_at", INSTANT),
         ("finished_at", INSTANT),
         ("release", pa.int64()),
+        ("landing", pa.int64()),
     ]
 )
-"""One row per finished transaction; status: released or dead (then with a cause)."""
+"""One row per finished transaction; status: released or dead (then with a cause). landing: of a released one, the last
+that has events of it; it tells by which declaration its messages were decoded."""
 
+REDECODES = "decoded again"
+"""`detail` of the clock row of a landing that decoded undecided transactions again, by a changed declaration."""
 PENDING_TRANSACTIONS = arrow_schema(
     [
         ("transaction_id", pa.string()),
@@ -126,11 +130,13 @@ LANDED_FILES = arrow_schema(
         ("start", pa.int64()),
         ("origin", pa.string()),
         ("follows", pa.string()),
+        ("watched", pa.string()),
     ]
 )
 """The plan of landings: one row a file; a landing without files has one row with a null file. start: from where on in
 the file's content it is read. origin: the name under which the file was read before, or another that begins like it.
-follows: the file behind which it comes."""
+follows: the file behind which it comes. watched: the digest of the declaration by
+which the messages are decoded (`contents.watched_content`); null for landings that txloom writes itself."""
 
 FILE_POSITIONS = arrow_schema(
     [
@@ -253,6 +259,31 @@ EVOLVED_COLUMNS = arrow_schema(
     ]
 )
 """Columns that a source added and that a table took up, as text: `undeclared_columns: evolve`."""
+
+OPEN_STATUSES = ("declared", "waiting")
+"""Values of `status` in COMPLETENESS of a history whose earlier rows are still to be made again."""
+COMPLETENESS = arrow_schema(
+    [
+        ("table", pa.string()),
+        ("member", pa.string()),
+        ("status", pa.string()),
+        ("since_csn", pa.int64()),
+        ("reason", pa.string()),
+        ("missing", pa.string()),
+        ("declaration", pa.string()),
+        ("release", pa.int64()),
+        ("basis", pa.int64()),
+        ("run_id", pa.string()),
+        ("at", INSTANT),
+        (ENTERED, pa.int64()),
+    ]
+)
+"""What a history was written from, and since when it is complete; the newest row of a table and member holds. table:
+its name in the lake. member: the declared name of the source table whose changes it has. status: see
+`txloom.storage.declarations.records`. since_csn: every state from this csn on is there, 0: all. reason: why it is known
+to be complete from there. missing: what is missing below, in words. declaration: the content (`config.contents`), as
+JSON. release: the newest release that worked by an earlier declaration. basis: the number (entered) of the record by
+which tables that are computed from the history were last to be computed again; null: this one."""
 
 FINDINGS = arrow_schema(
     [

@@ -149,7 +149,7 @@ def _decided(events: np.ndarray, rules: Rules) -> tuple["Outcomes", Decisions]:
 
 def _count(batch: np.ndarray, decisions: Decisions) -> None:
     decisions.rows += int(ev.row_counts(batch).sum())
-    decisions.metadata += int(np.count_nonzero((batch["kind"] == ev.METADATA) & (batch["run"] != ev.BROUGHT)))
+    decisions.metadata += int(np.count_nonzero(_is_message(batch)))
 
 
 def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, decisions: Decisions) -> Held:
@@ -158,6 +158,7 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     recalled = memory.recalled(held.finished, held.events["tx"], batch)
     remembered = memory.without_reused(_without_reopened(recalled, batch, decisions), batch)
     batch = ev.chosen(batch, batch["kind"] != ev.KNOWN)
+    held, batch = _with_redecoded(held, remembered, batch, decisions)
     batch = _without_late(batch, remembered, decisions)
     batch = _as_they_were_known(batch, held.events)
     if not len(batch) and (clock is None or not _due(held.events, clock, rules)):
@@ -205,6 +206,33 @@ def _without_reopened(finished: np.ndarray, batch: np.ndarray, decisions: Decisi
         reopened = reopened[~np.isin(reopened, released.tx)]
     kept: np.ndarray = finished[~np.isin(finished["tx"], reopened)]
     return kept
+
+
+def _with_redecoded(
+    held: Held, finished: np.ndarray, batch: np.ndarray, decisions: Decisions
+) -> tuple[Held, np.ndarray]:
+    """Replace what is held of transactions by what this landing decoded again; return what is held, and the rest.
+
+    A transaction that was finished meanwhile stays as it was decided: its events of this landing are left out. Each row
+    that is left out counts as a duplicate, because it was landed twice.
+    """
+    marks = batch["kind"] == ev.REDECODED
+    if not marks.any():
+        return held, batch
+    redecoded = np.unique(batch["tx"][marks])
+    batch = ev.chosen(batch, ~marks)
+    again = np.isin(batch["tx"], redecoded[np.isin(redecoded, finished["tx"])])
+    replaced = np.isin(held.events["tx"], redecoded)
+    for left_out in (batch[again], held.events[replaced]):
+        decisions.duplicates += int(ev.row_counts(left_out).sum())
+        decisions.repeated_metadata += int(np.count_nonzero(_is_message(left_out)))
+    return Held(ev.chosen(held.events, ~replaced), held.finished, held.unreadable_ranges), ev.chosen(batch, ~again)
+
+
+def _is_message(events: np.ndarray) -> np.ndarray:
+    """Return which events are metadata that came as a message of its own."""
+    is_message: np.ndarray = (events["kind"] == ev.METADATA) & (events["run"] != ev.BROUGHT)
+    return is_message
 
 
 def _without_late(batch: np.ndarray, finished: np.ndarray, decisions: Decisions) -> np.ndarray:

@@ -19,16 +19,22 @@ PACKED = 32_768
 """The most events packed into one value, which is then about a megabyte."""
 
 
-def packed(events: pa.Table, *, reopen: bool = False, known: np.ndarray | None = None) -> Iterator[tuple[int, bytes]]:
+def packed(
+    events: pa.Table, *, reopen: bool = False, redecoded: bool = False, known: np.ndarray | None = None
+) -> Iterator[tuple[int, bytes]]:
     """Yield (bucket, packed compact events) for rows of change_events, without poison and unwatched rows.
 
     Args:
         events: Rows in the schema of change_events.
         reopen: Whether the transactions of these events are to be decided again.
+        redecoded: Whether these events replace what is held of their transactions. Each transaction is marked, also one
+            of which no table is watched any more.
         known: Transactions that were finished before, as `memory.AT_POSITION`, each once. A KNOWN record carries the
             csn of that time, which distinguishes a later transaction with the same id.
     """
     numbers = compact_events_of(events)
+    if redecoded:
+        numbers = ev.concatenate([numbers, _redecoded(events)])
     if reopen:
         numbers = ev.concatenate([numbers, _mark_rows(numbers, ev.REOPEN)])
     elif known is not None and len(known):
@@ -84,6 +90,12 @@ def of_snapshot(events: pa.Table) -> Iterator[tuple[int, bytes]]:
     places = pc.index_in(first.column("table"), value_set=counted.column("table").combine_chunks())
     rows["count"] = counted.column("row_count").take(places).to_numpy()
     yield int(rows["tx"][0] % BUCKETS), ev.to_bytes(rows)
+
+
+def _redecoded(events: pa.Table) -> np.ndarray:
+    """Return one record of the kind REDECODED for each transaction of rows of change_events."""
+    events = events.filter(pc.is_valid(events.column("tx")))
+    return _mark_rows(_base(events, ev.REDECODED), ev.REDECODED)
 
 
 def _mark_rows(numbers: np.ndarray, kind: int) -> np.ndarray:

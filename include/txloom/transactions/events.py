@@ -35,6 +35,9 @@ DECIDED = 8
 ROWS = 9
 """`count` row events of one table of a loaded snapshot, which txloom landed in one commit, each once."""
 
+REDECODED = 10
+"""A landing decoded an undecided transaction again, by a changed declaration: its events replace the held ones."""
+
 UNREADABLE_RANGE = 6
 """With a clock: events of unknown transactions between the csns `csn` and `count` could not be read."""
 NOWHERE = -1

@@ -244,6 +244,13 @@ class Targets(Model):
         BeforeValidator(_mirrors, json_schema_input_type=list[TablePattern | Mirror]),
         Field(description="Flat tables: a table's name, a pattern of names such as '*', or a mapping"),
     ] = ()
+    incomplete: Annotated[
+        Literal["publish_without", "hold"],
+        Field(
+            description="What becomes of cuts while a table needs a snapshot, because its declaration changed and "
+            "messages of before are not kept; publish_without: they leave the table out, hold: there is no new cut"
+        ),
+    ] = "publish_without"
     catalog: Annotated[
         SchemaName | None,
         Field(

@@ -121,9 +121,11 @@ def columns_of(changes: pa.Table, gone: Mapping[str, Gone]) -> Columns:
     """Return which columns the source lacks after changes, and which the changes null, in commit order.
 
     changes: NULLING_COLUMNS, and for each column that is absent or gone either its values or a column that is null
-    where it has none; a column is back once a change has a value of it. gone: the columns that were gone before.
+    where it has none; a column is back once a change has a value of it. Columns that the changes do not have are not
+    declared any more. gone: the columns that were gone before.
     """
-    lacking = cast("list[str]", pc.list_flatten(changes.column("_txloom_absent")).unique().to_pylist())
+    listed = cast("list[str]", pc.list_flatten(changes.column("_txloom_absent")).unique().to_pylist())
+    lacking = [name for name in listed if name in changes.column_names]
     after, clearing, flapping = dict(gone), list[str](), dict[str, Gone]()
     for name in sorted({*lacking, *gone}):
         lists_absent = pc.is_valid(changes.column(name))

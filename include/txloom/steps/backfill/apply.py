@@ -35,7 +35,7 @@ def apply_differences(
     commits = 0
     for target in scope.histories:
         if sum(counts[target.name][name] for name in ("missing", "different")):
-            _correct(spark, scope, target)
+            correct_history(spark, scope, target)
             commits += 1
     for target in scope.currents:
         if sum(counts[target.name].values()):
@@ -50,7 +50,7 @@ def _is_small(scope: Scope, target: Target) -> bool:
     return bool(rows["n"] <= arrow_tables.LOCAL_ROWS and small_merge.is_small(scope.paths.table(target.name)))
 
 
-def _correct(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
+def correct_history(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
     """Add the rows that a history lacks, and correct those that differ."""
     path = scope.paths.table(target.name)
     history_tables.ensure(path, target.schema)

@@ -19,6 +19,7 @@ from txloom.steps.backfill.compare import CHANGES, compare_shadows
 from txloom.steps.backfill.rebuild import rebuild_shadows
 from txloom.steps.backfill.scope import HIGHEST, Scope, csns_of, resumed, scope_of
 from txloom.steps.step import Counts, Step
+from txloom.storage.declarations.redeclared import redeclared_of
 from txloom.storage.delta import schema_evolution
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
@@ -71,7 +72,9 @@ def backfill(step: Step, task: str, within: Range = Range()) -> Counts:
         if any(within.times) and within.csns != (None, None):
             raise ConfigurationError("a range is one of csns or one of commit times: leave one of them empty")
         bounds = csns_of(paths, *within.times) if any(within.times) else within.csns
-        counts = _rebuild(opened, scope_of(declared, paths, run_id, within.tables, bounds))
+        counts = _rebuild(
+            opened, scope_of(declared, paths, run_id, within.tables, bounds, redeclared_of(declared, paths))
+        )
     elif task == "compare":
         counts = _compare(opened, *resumed(declared, paths, run_id, "rebuilt", "comparing", "compared"))
     elif task == "apply":
@@ -132,7 +135,8 @@ def _note_compared(scope: Scope, differences: Differences) -> None:
 
 def _as_of_now(scope: Scope) -> Scope:
     """Return the same backfill over everything that was released until now."""
-    return scope_of(scope.pipeline, scope.paths, scope.run_id, (), (scope.first, scope.last))
+    redeclared = redeclared_of(scope.pipeline, scope.paths)
+    return scope_of(scope.pipeline, scope.paths, scope.run_id, (), (scope.first, scope.last), redeclared)
 
 
 def _summed(differences: Differences) -> dict[str, int]:

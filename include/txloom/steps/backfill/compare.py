@@ -40,11 +40,11 @@ def compare_shadows(session: "Callable[[], SparkSession]", scope: Scope) -> dict
     for target in targets:
         Comparison(scope, target).write(session)
     for target in targets:
-        _refuse_repeated(scope, target)
+        refuse_repeated(scope, target)
     return {target.name: _counts_shown(scope, target) for target in targets}
 
 
-def _refuse_repeated(scope: Scope, target: Target) -> None:
+def refuse_repeated(scope: Scope, target: Target) -> None:
     """Raise ConfigurationError if a row that is to be written has the key of another one."""
     key_columns = ", ".join(sql_name(name) for name in target.key)
     some = shadow_tables.differences(
@@ -59,11 +59,20 @@ def _refuse_repeated(scope: Scope, target: Target) -> None:
         )
 
 
+def counts_of(scope: Scope, target: Target) -> dict[str, int]:
+    """Return how many differences of each kind a table has, as they are counted for its kind of table."""
+    kinds, _ = shadow_tables.counts(scope.paths, target.name)
+    return {called: kinds.get(kind, 0) for kind, called in _called(target).items()}
+
+
+def _called(target: Target) -> dict[str, str]:
+    return HISTORY_COUNTS if target.is_history else CURRENT_COUNTS
+
+
 def _counts_shown(scope: Scope, target: Target) -> dict[str, Any]:
     """Return counts, digest and samples of a table's differences."""
-    kinds, digest = shadow_tables.counts(scope.paths, target.name)
-    called = HISTORY_COUNTS if target.is_history else CURRENT_COUNTS
-    counts = {called_as: kinds.get(kind, 0) for kind, called_as in called.items()}
+    _, digest = shadow_tables.counts(scope.paths, target.name)
+    called, counts = _called(target), counts_of(scope, target)
     samples = [sample for kind in called for sample in _samples(scope, target, kind, called[kind])]
     return {"counts": counts, "digest": digest, "samples": samples[:SAMPLES]}
 

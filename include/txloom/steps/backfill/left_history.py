@@ -12,7 +12,7 @@ from txloom.config import names
 from txloom.current.folding.components import components
 from txloom.current.row_hashes import row_hashes
 from txloom.steps.backfill.scope import Scope, Target
-from txloom.steps.merge.merge_source import Source
+from txloom.steps.current.merge_source import Source
 from txloom.storage.delta import arrow_tables
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.rewriting import pieces

@@ -15,10 +15,12 @@ from txloom.config import names
 from txloom.config.models.pipeline import Aggregate
 from txloom.current.documents.compose import distinct_keys
 from txloom.steps.backfill.left_history import LeftHistory
-from txloom.steps.backfill.released_events import OUTCOMES, landings, rebuild, transactions
+from txloom.steps.backfill.redeclared_events import rebuild_redeclared
+from txloom.steps.backfill.released_events import OUTCOMES, Rebuilt, count_landed, landings, rebuild, transactions
 from txloom.steps.backfill.scope import REBUILT, Scope, Target
+from txloom.steps.buffer.release import ANY_TX
 from txloom.steps.buffer.release_batch import FEWEST_BITS, SHARE
-from txloom.steps.merge import document_merge, rewrite_merge
+from txloom.steps.current import document_merge, rewrite_merge
 from txloom.storage.delta import arrow_tables, data_files, small_tables
 from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.rewriting.table_files import TableFiles
@@ -40,12 +42,7 @@ def rebuild_shadows(session: "Callable[[], SparkSession]", scope: Scope) -> dict
         session: opens a Spark session, where its tasks rebuild what is large.
         scope: the backfill.
     """
-    chosen = transactions(scope)
-    rows = pc.sum(chosen.column("rows")).as_py() or 0
-    if rows <= arrow_tables.LOCAL_ROWS:
-        _histories(scope, chosen)
-    else:
-        _histories_in_shares(session, scope, chosen, rows)
+    chosen, rows = rebuild_histories(session, scope)
     _currents(session, scope)
     sql = "select fate, count(*) as n from t group by fate"
     outcomes = {
@@ -54,9 +51,34 @@ def rebuild_shadows(session: "Callable[[], SparkSession]", scope: Scope) -> dict
     return {"transactions": chosen.num_rows, "events": rows, REBUILT: 0} | outcomes
 
 
+def rebuild_histories(session: "Callable[[], SparkSession]", scope: Scope) -> tuple[pa.Table, int]:
+    """Replace the shadows of histories; return the transactions, and about how many events they have.
+
+    Args:
+        session: opens a Spark session, where its tasks rebuild what is large.
+        scope: the backfill.
+    """
+    chosen = transactions(scope)
+    rows = pc.sum(chosen.column("rows")).as_py() or 0
+    if scope.redeclared is not None:
+        rows = max(rows, count_landed(scope))
+    if rows <= arrow_tables.LOCAL_ROWS:
+        _histories(scope, chosen)
+    else:
+        _histories_in_shares(session, scope, chosen, rows)
+    return chosen, rows
+
+
+def _rebuilt(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int] = ANY_TX) -> Rebuilt:
+    """Make the history rows of transactions again, by the messages as they were decoded or as they are declared now."""
+    if scope.redeclared is not None:
+        return rebuild_redeclared(scope, chosen, bounds)
+    return rebuild(scope, chosen, between, bounds)
+
+
 def _histories(scope: Scope, chosen: pa.Table) -> None:
     """Write the shadows of histories; chosen: the transactions, as `released_events.transactions` returns them."""
-    rebuilt = rebuild(scope, chosen, landings(scope, chosen) if chosen.num_rows else (0, 0))
+    rebuilt = _rebuilt(scope, chosen, landings(scope, chosen) if chosen.num_rows else (0, 0))
     for target in scope.histories:
         rows = rebuilt.history.get(target.name)
         rows = target.schema.empty_table() if rows is None else _without_cleaned(target, rows)
@@ -84,7 +106,7 @@ def _histories_in_shares(session: "Callable[[], SparkSession]", scope: Scope, ch
 
     def write(some: Iterable[tuple[pa.Table, tuple[int, int]]]) -> Iterator[data_files.DataFile]:
         for share, bounds in some:
-            rebuilt = rebuild(scope, share, between, bounds)
+            rebuilt = _rebuilt(scope, share, between, bounds)
             history = {name: _without_cleaned(targets[name], rows) for name, rows in rebuilt.history.items()}
             for name, made in {**history, TRANSACTIONS: rebuilt.outcomes}.items():
                 if made.num_rows:

@@ -18,15 +18,22 @@ from txloom.steps.backfill.scope import GONE, REBUILT, UNREADABLE, Scope
 from txloom.steps.buffer.release import ANY_TX, EVENTS, events_of, made_of
 from txloom.storage.buffer.buffer_stream import RELEASED_ROWS, REPEATED_ROWS
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.sql import instant_literal, sql_name
+from txloom.storage.delta.sql import instant_literal, sql_name, text_list
+from txloom.storage.system_tables import TRANSACTIONS
 from txloom.transactions.hashes import hashed
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
-_TYPES: dict[str, pa.DataType] = {"xid": pa.string(), "csn": pa.int64(), "rows": pa.int64(), "fate": pa.string()}
+LEFT_OUT = ("identity", "payload", "digest", "landed_at", "expected")
+"""Columns of landed events that a release does not read."""
+KEYS = ("tx", "table", "identity", "payload", "digest")
+"""What two deliveries of one event have in common."""
+_TYPES: dict[str, pa.DataType] = {"xid": pa.string(), "csn": pa.int64(), "rows": pa.int64(), "release": pa.int64()}
+TABLES = pa.list_(pa.string())
+_TYPES |= {"landing": pa.int64(), "fate": pa.string(), "tables": TABLES}
 OUTCOMES = pa.schema(_TYPES)
 """The outcome (`fate`) of each transaction of a backfill. gone: its events are no longer there, or cannot be
-distinguished from those of another one with its id. unreadable: they do not fit what is declared now. The history rows
-of both stay as they are."""
+distinguished from those of another one with its id. short: rows of it have not arrived. unreadable: they do not fit
+what is declared now. The history rows of all three stay as they are. tables: of these; null: of all tables."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +52,17 @@ class Rebuilt:
 def transactions(scope: Scope) -> pa.Table:
     """Return the released transactions of a backfill, ordered by tx.
 
-    Their columns are those of the schema RELEASED_ROWS, transaction_id, xid and release; first_landing, last_landing
-    and runs are 0.
+    Their columns are those of the schema RELEASED_ROWS, transaction_id, xid, release and landing; first_landing,
+    last_landing and runs are 0.
     """
     where = f"status = 'released' and release <= {scope.release} and csn between {scope.first} and {scope.last}"
-    columns = ", ".join([*COLUMNS, "first_landed_at", "finished_at"])
-    rows = arrow_tables.select(scope.paths.table(names.TRANSACTIONS), f"select {columns} from t where {where}")
+    columns = [*COLUMNS, "first_landed_at", "finished_at", "landing"]
+    schema = pa.schema([TRANSACTIONS.field(name) for name in columns])
+    rows = arrow_tables.rows_of(scope.paths.table(names.TRANSACTIONS), schema, f"{where} and ({scope.chosen})")
     if not rows.num_rows:
         texts = [(name, pa.string()) for name in COLUMNS[:2]]
-        return pa.schema([*texts, *RELEASED_ROWS, ("release", pa.int64())]).empty_table()
+        integers = [(name, pa.int64()) for name in ("release", "landing")]
+        return pa.schema([*texts, *RELEASED_ROWS, *integers]).empty_table()
     rows = rows.append_column("tx", hashed(rows.column("transaction_id")))
     for name, instant in (("first_at", "first_landed_at"), ("finished_at", "finished_at")):
         micros = rows.column(instant).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
@@ -81,6 +90,14 @@ def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
     return (bounds[0]["a"] or 0, bounds[0]["b"] or 0) if bounds else (0, 0)
 
 
+def count_landed(scope: Scope) -> int:
+    """Return how many rows of watched tables, or of those that are watched now, were landed."""
+    sources = text_list(scope.redeclared.sources if scope.redeclared is not None else ())
+    is_watched = f'"table" is not null or source_table in ({sources})' if sources else '"table" is not null'
+    sql = f"select count(*) as n from t where kind = 'row' and ({is_watched})"
+    return int(small_tables.query(scope.paths.change_events, sql)[0]["n"])
+
+
 def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int] = ANY_TX) -> Rebuilt:
     """Make the history rows of transactions anew; nothing is written.
 
@@ -92,37 +109,36 @@ def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
     """
     if not chosen.num_rows:
         return Rebuilt({}, OUTCOMES.empty_table())
-    once = _known_by_id(chosen)
+    once = known_by_id(chosen)
     if not pc.all(once).as_py():
         rebuilt = rebuild(scope, chosen.filter(once), between, bounds)
-        return Rebuilt(rebuilt.history, pa.concat_tables([rebuilt.outcomes, _left(chosen.filter(pc.invert(once)))]))
+        left = chosen.filter(pc.invert(once))
+        return Rebuilt(rebuilt.history, pa.concat_tables([rebuilt.outcomes, outcomes_of(left, GONE)]))
     events = _landed(scope, chosen, between, bounds)
     complete = _complete(events, chosen)
     tx = pa.array(np.unique(complete.column("tx").to_numpy()), pa.int64())
     there = pc.or_(pc.is_in(chosen.column("tx"), tx), pc.equal(chosen.column("rows"), pa.scalar(0)))
     whole = chosen.filter(there)
-    made = made_of(scope.pipeline, _of_tables(complete, whole, scope.tables), whole.select(RELEASED_ROWS.names), 0)
+    made = made_of(scope.pipeline, of_tables(complete, whole, scope.tables), whole.select(RELEASED_ROWS.names), 0)
     bad = pa.array(sorted(made.unreadable), pa.int64())
     unreadable = pc.is_in(chosen.column("tx"), bad)
     outcome = pc.if_else(unreadable, UNREADABLE, pc.if_else(there, REBUILT, GONE))
-    return Rebuilt(made.history, _outcomes(chosen, outcome))
+    return Rebuilt(made.history, outcomes_of(chosen, outcome))
 
 
-def _outcomes(chosen: pa.Table, outcome: AnyValues) -> pa.Table:
-    columns: list[AnyValues] = [chosen.column(name) for name in OUTCOMES.names[:3]]
-    return pa.Table.from_arrays([*columns, outcome], schema=OUTCOMES)
+def outcomes_of(chosen: pa.Table, fate: str | AnyValues, tables: Sequence[Sequence[str]] | None = None) -> pa.Table:
+    """Return rows of OUTCOMES for transactions; fate: of all, or of each; tables: of which tables, None: of all."""
+    columns: list[AnyValues] = [chosen.column(name) for name in OUTCOMES.names[:5]]
+    fates = pa.repeat(pa.scalar(fate), chosen.num_rows) if isinstance(fate, str) else fate
+    of_tables = pa.nulls(chosen.num_rows, TABLES) if tables is None else pa.array(tables, TABLES)
+    return pa.Table.from_arrays([*columns, fates, of_tables], schema=OUTCOMES)
 
 
-def _known_by_id(chosen: pa.Table) -> pa.BooleanArray:
+def known_by_id(chosen: pa.Table) -> pa.BooleanArray:
     """Say for each transaction whether no other one has its id: events of one id cannot be separated afterwards."""
     _, position, counts = np.unique(chosen.column("tx").to_numpy(), return_inverse=True, return_counts=True)
     once: pa.BooleanArray = pa.array(counts[position.reshape(-1)] == 1)
     return once
-
-
-def _left(chosen: pa.Table) -> pa.Table:
-    """Return the outcomes of transactions that stay as they are."""
-    return _outcomes(chosen, pa.repeat(pa.scalar(GONE), chosen.num_rows))
 
 
 def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int]) -> pa.Table:
@@ -136,12 +152,15 @@ def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
         f" and (csn is null or csn <= {last})"
         " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null and value is not null))"
     )
-    headers = ", headers" if scope.pipeline.source.format == "debezium" else ""
-    sql = (
-        f"select {', '.join(map(sql_name, EVENTS))}{headers}, identity, payload, digest, landed_at from t where {where}"
-    )
+    sql = f"select {landed_columns(scope)} from t where {where}"
     tx = chosen.column("tx").combine_chunks()
     return arrow_tables.matching(scope.paths.change_events, sql, "tx", tx).combine_chunks()
+
+
+def landed_columns(scope: Scope) -> str:
+    """Return the columns of landed events that are read, as SQL: those of a release, and what identifies duplicates."""
+    headers = ", headers" if scope.pipeline.source.format == "debezium" else ""
+    return f"{', '.join(map(sql_name, EVENTS))}{headers}, identity, payload, digest, landed_at, expected"
 
 
 def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
@@ -163,15 +182,19 @@ def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
 def _first_of_each(events: pa.Table, among: np.ndarray) -> np.ndarray:
     """Flag the row events that were landed first of those with one identity and content, and all metadata."""
     rows = among & pc.equal(events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
-    position = np.flatnonzero(rows)
-    keys = ["tx", "table", "identity", "payload", "digest"]
+    first_ones: np.ndarray = (among & ~rows) | first_of_each(events, rows, KEYS)
+    return first_ones
+
+
+def first_of_each(events: pa.Table, among: np.ndarray, keys: Sequence[str]) -> np.ndarray:
+    """Flag, of some row events, those that were landed first of those that are equal in `keys`, `digest` the last."""
+    position = np.flatnonzero(among)
     chosen = events.select([*keys, "landing", "row"]).take(pa.array(position, pa.int64()))
     chosen = chosen.append_column("index", pa.array(position, pa.int64()))
     chosen = chosen.sort_by([("landing", "ascending"), ("row", "ascending")])
-    kept = _by_transaction(chosen, keys).column("index")
-    is_first = among & ~rows
-    is_first[kept.to_numpy()] = True
-    return np.asarray(is_first)
+    is_first = np.zeros(events.num_rows, np.bool_)
+    is_first[_by_transaction(chosen, [*keys]).column("index").to_numpy()] = True
+    return is_first
 
 
 def _by_transaction(rows: pa.Table, keys: list[str]) -> pa.Table:
@@ -194,11 +217,12 @@ def _counted(events: pa.Table, first_ones: np.ndarray, at: np.ndarray, chosen: p
     return equal
 
 
-def _of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.Table:
+def of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.Table:
     """Return the events of some tables, at the csn of their transaction and with its release."""
     metadata = pc.equal(events.column("kind"), pa.scalar("metadata"))
-    of_tables = pc.is_in(events.column("table"), pa.array(tables, pa.string()))
-    events = events.filter(pc.or_(metadata, of_tables)).drop_columns(["identity", "payload", "digest", "landed_at"])
+    is_of_tables = pc.is_in(events.column("table"), pa.array(tables, pa.string()))
+    left_out = [name for name in events.column_names if name in LEFT_OUT]
+    events = events.filter(pc.or_(metadata, is_of_tables)).drop_columns(left_out)
     chosen = chosen.sort_by("tx")
     ends = {"first_landing": 0, "last_landing": 2**62}
     for name, value in ends.items():

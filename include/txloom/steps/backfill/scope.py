@@ -13,6 +13,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.errors import ConfigurationError
 from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.declarations.redeclared import Redeclared
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
@@ -21,7 +22,7 @@ from txloom.storage.targets import history_reader, schemas, shadow_tables
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
 HIGHEST = 2**63 - 1
-REBUILT, GONE, UNREADABLE = "rebuilt", "gone", "unreadable"
+REBUILT, GONE, SHORT, UNREADABLE = "rebuilt", "gone", "short", "unreadable"
 """What becomes of a transaction of a backfill (`released_events.OUTCOMES`)."""
 
 
@@ -35,6 +36,7 @@ class Target:
         schema: its declared schema.
         is_history: whether it is a history; else it is a current table.
         above: the csn up to which a history was cleaned, so that it lacks changes there; 0: never.
+        members: of a history, the source tables whose changes it holds.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Target:
     schema: pa.Schema
     is_history: bool
     above: int = 0
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class Scope:
         first: the lowest csn of its transactions.
         last: the highest csn.
         release: the highest release.
+        redeclared: what messages mean that were landed by an earlier declaration; None: there are none.
+        chosen: a SQL condition on transactions, which holds for those that are made again.
     """
 
     pipeline: Pipeline
@@ -63,6 +68,8 @@ class Scope:
     first: int
     last: int
     release: int
+    redeclared: Redeclared | None = None
+    chosen: str = "true"
 
     @property
     def tables(self) -> list[str]:
@@ -76,11 +83,13 @@ class Scope:
         for mirror in self.pipeline.targets.mirrors:
             schema = schemas.changes_schema(self.pipeline.table(mirror.table))
             cleaned = max(small_tables.last_written(self.paths.table(mirror.history), history_reader.CLEANED), 0)
-            targets.append(Target(mirror.history, names.POSITION, schema, is_history=True, above=cleaned))
+            of_mirror = (mirror.table,)
+            targets.append(Target(mirror.history, names.POSITION, schema, True, cleaned, of_mirror))
         for aggregate in self.pipeline.targets.aggregates:
             key = ("_txloom_csn", "_txloom_xid", *self.pipeline.table(aggregate.root).key)
             schema = schemas.stream_schema(self.pipeline, aggregate)
-            targets.append(Target(aggregate.history, key, schema, is_history=True))
+            members = tuple(name for name, _ in schemas.members_of(aggregate))
+            targets.append(Target(aggregate.history, key, schema, is_history=True, members=members))
         return targets
 
     @property
@@ -125,7 +134,12 @@ class Scope:
 
 
 def scope_of(
-    pipeline: Pipeline, paths: TablePaths, run_id: str, tables: Sequence[str], bounds: tuple[int | None, int | None]
+    pipeline: Pipeline,
+    paths: TablePaths,
+    run_id: str,
+    tables: Sequence[str],
+    bounds: tuple[int | None, int | None],
+    redeclared: Redeclared | None = None,
 ) -> Scope:
     """Return the scope of a new backfill.
 
@@ -135,6 +149,7 @@ def scope_of(
         run_id: the run.
         tables: source tables; empty: all.
         bounds: the first and last csn; None: no bound.
+        redeclared: what messages mean that were landed by an earlier declaration; None: there are none.
 
     Raises:
         ConfigurationError: if nothing was released yet, for bounds in the wrong order, and for a table that the
@@ -146,7 +161,7 @@ def scope_of(
     first, last = bounds[0] or 0, HIGHEST if bounds[1] is None else bounds[1]
     if first > last:
         raise ConfigurationError(f"from csn {first} to csn {last}: expected the lower one first")
-    return Scope(only(pipeline, tables), paths, run_id, first, last, seen.release)
+    return Scope(only(pipeline, tables), paths, run_id, first, last, seen.release, redeclared)
 
 
 def resumed(pipeline: Pipeline, paths: TablePaths, run_id: str, *statuses: str) -> tuple[Scope, dict[str, Any]]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.current.row_hashes import row_hashes
+from txloom.steps.backfill.released_events import OUTCOMES
 from txloom.steps.backfill.scope import REBUILT, Scope, Target
 from txloom.steps.backfill.shadow_diff import differing, schema_of
 from txloom.storage.delta import arrow_tables
@@ -89,10 +90,12 @@ class Comparison:
         if not target.is_history:
             return parts
         outcomes = scope.paths.table(names.shadow_table(names.TRANSACTIONS))
-        stay = arrow_tables.select(outcomes, f"select xid, csn from t where {STAY}")
-        if not stay.num_rows:
+        stay = arrow_tables.select(outcomes, f"select xid, csn, tables from t where {STAY}").to_pylist()
+        left = [row for row in stay if row["tables"] is None or {*row["tables"]} & {*target.members}]
+        if not left:
             return parts
-        kept = row_hashes(stay, ("xid", "csn"))
+        stamps = pa.schema([OUTCOMES.field(name) for name in ("xid", "csn")])
+        kept = row_hashes(pa.Table.from_pylist(left, stamps), ("xid", "csn"))
         return (rows.filter(pc.invert(pc.is_in(row_hashes(rows, stamp), value_set=kept))) for rows in parts)
 
     def _rebuilt(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:

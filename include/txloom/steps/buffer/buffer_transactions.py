@@ -21,7 +21,9 @@ from txloom.steps.buffer.give_up import DeadLettered, Given, cause_of, dead_lett
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.pending import list_waiting, named
 from txloom.steps.buffer.release_batch import Released, events_in, release_large, release_small
+from txloom.steps.buffer.rows_of_before import take_rows_of_before
 from txloom.steps.dead_letters.redrive import redrive
+from txloom.steps.declarations.declare import declare, declare_redecoded
 from txloom.steps.step import Counts, Step
 from txloom.storage.buffer import batch_plan, buffer_stream, checkpoint_files, checkpoints, earlier_epochs
 from txloom.storage.buffer.newest_batch import buffer_state
@@ -59,7 +61,8 @@ def buffer_transactions(step: Step) -> Counts:
         LedgerUnbalanced: if events landed and events accounted for differ.
     """
     warm_workers(step.spark)
-    step = replace(step, pipeline=effective_pipeline(step.pipeline, step.paths))
+    declared = declare(step.pipeline, step.paths, step.run_id)
+    step = replace(step, pipeline=effective_pipeline(step.pipeline, step.paths), declared=declared)
     history_tables.create(step.pipeline, step.paths)
     totals = _run(step)
     complete = open_letters.complete_now(step.paths)
@@ -98,12 +101,14 @@ def _taken_in(step: Step, epoch: int) -> dict[str, int]:
     known, before = known_before(paths, epoch), batch_plan.planned(plan)
     parts = parts_of(pipeline)
     planned = batch_plan.extend(paths, plan, known, parts)
+    if any(each.redecodes for each in planned):
+        step = replace(step, declared=declare_redecoded(step.declared, pipeline, paths, step.run_id))
     if known > before:
         LOG.info(f"the buffer is rebuilt up to landing {known}, in {len(planned)} batches")
     arrived = landing_stream.stream(step.spark, paths, plan, max((each.tasks for each in planned), default=1), parts)
 
     def release(frame: DataFrame, number: int) -> None:
-        batch = Batch(step.spark, pipeline, paths, epoch, number, step.run_id, known)
+        batch = Batch(step.spark, pipeline, paths, epoch, number, step.run_id, known, declared=step.declared)
         for name, count in release_batch(batch, frame.collect()).items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
 
@@ -159,9 +164,12 @@ def release_batch(batch: Batch, outcomes: Sequence[Row]) -> dict[str, int]:
     dead = unfinished["dead"].to_pylist(maps_as_pydicts="strict")
     operations = producer_checks.operations_of(batch, dead)
     causes = {row["tx"]: cause_of(row, watched, operations) for row in dead}
-    late = late_events.judge(batch, kinds["late"], {**causes, **dict.fromkeys(released.unreadable, UNREADABLE)})
+    of_before = take_rows_of_before(batch, kinds["late"])
+    late_rows = of_before.without(kinds["late"])
+    late = late_events.judge(batch, late_rows, {**causes, **dict.fromkeys(released.unreadable, UNREADABLE)})
     given_up = give_up(batch, dead, watched, operations)
-    dead_lettered = [given_up, _unreadable(batch, released), late.dead_lettered]
+    taken = DeadLettered(released=of_before.new, duplicates=of_before.again)
+    dead_lettered = [given_up, _unreadable(batch, released), late.dead_lettered, taken]
     batch.record(late.findings)
     _write_dead_letters(batch, dead_lettered)
     _write_transactions(batch, released, dead_lettered, late.completed)

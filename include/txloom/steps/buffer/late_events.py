@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -22,6 +23,7 @@ from txloom.steps.buffer.late_metadata import contradictions
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.dead_letters.open_letters import dead_by_hash, released
 from txloom.storage.dead_letters.spark_rows import as_dead_letters
+from txloom.storage.declarations.redeclared import as_declared, redeclared_of
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import text_list
 from txloom.storage.system_tables import TRANSACTIONS
@@ -137,9 +139,17 @@ def completed_of(batch: Batch, dead: Sequence[str]) -> pa.Table:
     ids = text_list(dead)
     columns = f"{', '.join(reused_ids.COLUMNS)}, xid, committed_at, landed_at, payload, digest, expected, landing"
     columns += ', "table", "row", producer_run'
-    chosen = "kind = 'metadata' or (kind = 'row' and \"table\" is not null)"
+    redeclared = redeclared_of(batch.pipeline, batch.paths) if batch.declared.number > 1 else None
+    columns += ", topic, value, headers, op, source_table" if redeclared is not None else ""
+    chosen = "kind = 'metadata' or kind = 'row' and (\"table\" is not null or value is not null)"
     sql = f"select {columns} from t where transaction_id in ({ids}) and ({chosen})"
-    events = reused_ids.split(arrow_tables.select(batch.paths.change_events, sql).to_pylist())
+    landed = arrow_tables.select(batch.paths.change_events, sql)
+    if redeclared is not None and landed.num_rows:
+        landed = as_declared(batch.pipeline, redeclared, landed).rename_columns({"counts": "expected"})
+    landed = landed.filter(
+        pc.or_(pc.equal(landed.column("kind"), pa.scalar("metadata")), pc.is_valid(landed.column("table")))
+    )
+    events = reused_ids.split(landed.to_pylist())
     before = released(batch.paths, dead)
     rows = [_whole(of_transaction, batch) for name, of_transaction in events.items() if name not in before]
     return pa.Table.from_pylist([row for row in rows if row is not None], TRANSACTIONS)

@@ -1,7 +1,7 @@
 """One micro-batch of the buffer: its tables, and the numbers under which it writes into them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.quality.findings import Finding
 from txloom.steps.schema_drift import added
 from txloom.storage.buffer import buffer_stream, checkpoints
+from txloom.storage.buffer.newest_batch import Declared
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, data_files, spark_tables
 from txloom.storage.paths import TablePaths
@@ -35,6 +36,7 @@ class Batch:
         run_id: the run.
         known: the landing up to which earlier checkpoint epochs decided and wrote everything.
         is_known: the batch ends at or below `known`, and only rebuilds the buffer's state.
+        declared: the recorded declaration that it works by.
     """
 
     spark: SparkSession
@@ -45,6 +47,7 @@ class Batch:
     run_id: str
     known: int = 0
     is_known: bool = False
+    declared: Declared = field(default_factory=Declared)
 
     def up_to(self, landing: int) -> "Batch":
         """Return the batch with `is_known` set for its last landing."""

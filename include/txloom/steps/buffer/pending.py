@@ -31,6 +31,7 @@ def list_waiting(batch: Batch, waiting: pa.Table, known: pa.Table, clock: Row) -
         clock: the decision of kind `counts` of the last landing.
     """
     about = {"release": batch.release, "landing": clock["landing"], "reached": clock["csn"]}
+    about |= batch.declared.to_metadata()
     rows = _pending(waiting, known, batch.table_names(), clock["first_at"])
     small_tables.overwrite(batch.paths.table(names.PENDING_TRANSACTIONS), rows, about)
 

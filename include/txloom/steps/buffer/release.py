@@ -310,6 +310,7 @@ def _transactions(events: pa.Table, chosen: pa.Table, number: int) -> pa.Table:
         "release": pa.repeat(pa.scalar(number, pa.int64()), size),
         "csn": chosen.column("csn"),
         "rows": chosen.column("rows"),
+        "landing": chosen.column("last_landing"),
     }
     columns = [columns_known[name] if name in columns_known else named.column(name) for name in TRANSACTIONS.names]
     return pa.Table.from_arrays(columns, schema=TRANSACTIONS)

@@ -1,17 +1,19 @@
 """land_events: append new events of the source to change_events, and a clock row."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from txloom.config.contents import digest_of, watched_content
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.models.source import Kafka
 from txloom.events import formats
 from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.follow_snapshots import follow_snapshots
 from txloom.steps.landing.producer_checks import after_landing
+from txloom.steps.landing.redecode import finish_redecoding, redecode_undecided
 from txloom.steps.landing.unreadable_files import note_unreadable
 from txloom.steps.step import Counts, Step
 from txloom.storage.landing import (
@@ -43,16 +45,24 @@ def land_events(step: Step) -> Counts:
         SourceLost: if records that were not landed no longer exist.
     """
     landing_tables.create_tables(step.paths)
-    last = follow_snapshots(step, finish_last(step))
+    plan = _last_planned(step.pipeline, step.paths)
+    last = redecode_undecided(step, follow_snapshots(step, _finish_planned(step, plan)), plan)
     return _finish(step, _plan(step, last + 1))
 
 
 def finish_last(step: Step) -> int:
     """Finish the landing that was planned last, if its run died; return its number, 0 for none."""
-    plan = _last_planned(step.pipeline, step.paths)
+    return _finish_planned(step, _last_planned(step.pipeline, step.paths))
+
+
+def _finish_planned(step: Step, plan: Sequence[dict[str, Any]]) -> int:
+    """Finish a planned landing, if its run died; return its number, 0 without a plan."""
     if not plan:
         return 0
     last: int = plan[0]["landing"]
+    if landing_plan.is_redecoding(plan) and landing_tables.last_finished(step.paths) < last:
+        finish_redecoding(step, landing_plan.landing_of(step.paths, plan))
+        return last
     parts = kafka_offsets.planned(step.paths, last) if step.pipeline.source.kafka else ()
     _finish(step, landing_plan.landing_of(step.paths, plan, parts))
     return last
@@ -96,8 +106,9 @@ def _plan_files(step: Step, number: int) -> LandingPlan:
     if new.left_out or len(tasks) < len(new.tasks):
         connector_snapshots.note_left_out(pipeline, paths, number, at)
     partition_watermarks.announce(pipeline, paths, number, at, [(folder, None) for folder in folders])
-    base = {"landing": number, "run_id": step.run_id, "at": at}
-    landing_plan.write_plan(paths, number, [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base])
+    base = {"landing": number, "run_id": step.run_id, "at": at, **_watched(pipeline)}
+    rows = [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base]
+    landing_plan.write_plan(paths, number, [*rows, *_first_watched(pipeline, base)])
     return LandingPlan(number, at, tuple(tasks), landing_plan.followed(paths, tasks, number), reads_source=True)
 
 
@@ -120,8 +131,18 @@ def _plan_topics(step: Step, source: Kafka, number: int) -> LandingPlan:
     if kafka.leaves_out(extents, taken):
         connector_snapshots.note_left_out(pipeline, paths, number, at)
     parts = kafka_offsets.write_plan(paths, about, taken)
-    landing_plan.write_plan(paths, number, [about])
+    base = about | _watched(pipeline)
+    landing_plan.write_plan(paths, number, [base, *_first_watched(pipeline, base)])
     return LandingPlan(number, at, tuple(landing_plan.tasks_of(parts)), reads_source=True)
+
+
+def _watched(pipeline: Pipeline) -> dict[str, Any]:
+    return {"watched": digest_of(watched_content(pipeline))}
+
+
+def _first_watched(pipeline: Pipeline, base: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the row of the first landing's plan that says how messages are decoded; none for a later landing."""
+    return [{**base, **landing_plan.watched_row(watched_content(pipeline))}] if base["landing"] == 1 else []
 
 
 def _reader(pipeline: Pipeline) -> decoding.Reader:

@@ -7,6 +7,7 @@ that an earlier cycle did not finish are work too.
 from datetime import UTC, datetime
 
 from txloom.config import names
+from txloom.config.contents import digest_of, pipeline_content
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
@@ -34,6 +35,7 @@ def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
     paths = TablePaths(warehouse, pipeline.name)
     why = [f"{waiting} new at the source"] if waiting else []
     why += unfinished(paths)
+    why += _redeclared(pipeline, paths)
     why += [f"current table {name} is gone" for name in gone(paths, pipeline.current_tables)]
     why += _due(pipeline, paths, datetime.now(UTC))
     if connector_snapshots.progress(paths).snapshots.is_ending:
@@ -43,6 +45,13 @@ def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
     if pipeline.completeness.complete_now == "redrive" and (complete := open_letters.complete_now(paths)):
         why.append(f"{len(complete)} dead transactions are complete now")
     return why
+
+
+def _redeclared(pipeline: Pipeline, paths: TablePaths) -> list[str]:
+    """Return that the declaration changed since the newest batch, as a list of one or no reason."""
+    seen = buffer_state(paths)
+    content = digest_of(pipeline_content(pipeline))
+    return ["the declaration changed"] if seen is not None and seen.declared.content != content else []
 
 
 def unfinished(paths: TablePaths) -> list[str]:

@@ -10,22 +10,32 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.merge.contradictions import findings_of
+from txloom.steps.current.contradictions import findings_of
 from txloom.steps.merge.merge_plan import Merge, Work
 from txloom.steps.merge.planning import planned, without
 from txloom.steps.merge.repaired_findings import close_repaired
 from txloom.steps.merge.unknown_values import unknown_values
 from txloom.steps.parallel import Failures
 from txloom.steps.schema_drift import gone_columns, note_back, note_declared, note_gone
+from txloom.steps.settling.computed import Computed, stamp_tables
+from txloom.steps.settling.follow import follow_declaration
 from txloom.steps.step import Counts, Step
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
 from txloom.storage.delta import retry
+from txloom.storage.delta.read_session import exists
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.valid_through import valid_through
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.runs.ledger import Entry, write_ledger
-from txloom.storage.targets.row_tables import create, create_documents, row_tables
+from txloom.storage.targets.row_tables import (
+    create,
+    create_documents,
+    prepare_shape,
+    row_tables,
+    shape_of,
+    shape_of_documents,
+)
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 if TYPE_CHECKING:
@@ -40,8 +50,9 @@ def merge_current(step: Step) -> Counts:
     again. A repeated call changes nothing.
 
     Returns:
-        valid_through and release that were reached; how many tables were merged, from how many changes; new findings;
-        failed tables, if any.
+        valid_through and release that were reached; how many tables were merged, from how many changes; anew, how many
+        of them were computed from all of history; incomplete, how many source tables need a snapshot or wait for
+        messages; new findings; failed tables, if any.
 
     Raises:
         TablesFailed: if some tables could not be merged; the others were. Where all failed with one kind of
@@ -49,7 +60,9 @@ def merge_current(step: Step) -> Counts:
     """
     paths, run_id = step.paths, step.run_id
     declared, failures = effective_pipeline(step.pipeline, paths), Failures()
-    healthy = _created(declared, paths, failures)
+    followed = follow_declaration(step, declared)
+    computed = followed.computed
+    healthy = _created(declared, paths, failures, computed)
     target = target_watermark(healthy, paths)
     if target is None:
         failures.refuse()
@@ -57,7 +70,7 @@ def merge_current(step: Step) -> Counts:
     known = findings.open_findings(paths)
     opened = cache(step.session)
     try:
-        merge = Merge(opened, healthy, paths, target, gone_columns(known), failures)
+        merge = Merge(opened, healthy, paths, target, gone_columns(declared, known), failures, computed)
         healthy, work = planned(merge)
         changed = [row_table for row_table in row_tables(healthy) if row_table.table.name in work.rows]
         unknown = [finding for row_table in changed for finding in unknown_values(paths, row_table, target)]
@@ -69,8 +82,12 @@ def merge_current(step: Step) -> Counts:
         if opened.cache_info().currsize:
             _finish(opened())
     healthy = without(healthy, failures)
+    if not failures.errors:
+        stamp_tables(paths, computed)
     new += note_gone(healthy, paths, known, work.columns, run_id)
     counts = {"merged": merged, "changes": work.changes, "release": target.release}
+    counts |= {"anew": len(computed.anew)} if computed.anew else {}
+    counts |= {"incomplete": len(followed.incomplete)} if followed.incomplete else {}
     counts |= {"findings": len(new)} | ({"failed": len(failures.errors)} if failures.errors else {})
     detail = str(failures) or None
     entry = Entry(run_id, "merge_current", datetime.now(UTC), counts, valid_through=target.valid_through, detail=detail)
@@ -81,12 +98,28 @@ def merge_current(step: Step) -> Counts:
     return {"valid_through": target.valid_through, **counts}
 
 
-def _created(pipeline: Pipeline, paths: TablePaths, failures: Failures) -> Pipeline:
-    """Create current tables that do not exist; return the pipeline without those that cannot be opened."""
-    tables = row_tables(pipeline)
-    failures.attempt({row_table.table.name: partial(create, row_table, paths) for row_table in tables})
-    aggregates = pipeline.targets.aggregates
-    failures.attempt({each.current: partial(create_documents, pipeline, each, paths) for each in aggregates})
+def _created(pipeline: Pipeline, paths: TablePaths, failures: Failures, computed: Computed) -> Pipeline:
+    """Create current tables that do not exist; return the pipeline without those that cannot be opened.
+
+    A table that is computed anew gets its declared columns with its rows, in one commit.
+    """
+    tables, aggregates = row_tables(pipeline), pipeline.targets.aggregates
+    calls: dict[str, Callable[[], None]] = {}
+    for row_table in tables:
+        path, name = paths.table(row_table.current), row_table.table.name
+        is_anew = name in computed.anew and exists(path)
+        calls[name] = (
+            partial(prepare_shape, path, shape_of(row_table)) if is_anew else partial(create, row_table, paths)
+        )
+    failures.attempt(calls)
+    calls = {}
+    for each in aggregates:
+        path, is_anew = paths.table(each.current), each.current in computed.anew and exists(paths.table(each.current))
+        shape = shape_of_documents(pipeline, each)
+        calls[each.current] = (
+            partial(prepare_shape, path, shape) if is_anew else partial(create_documents, pipeline, each, paths)
+        )
+    failures.attempt(calls)
     failures.attempt(
         {row_table.table.name: partial(watermark_of, paths.table(row_table.current)) for row_table in tables}
     )

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.current.folding.column_nulling import Columns, GoneColumns
 from txloom.steps.parallel import Failures
+from txloom.steps.settling.computed import Computed
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 
@@ -25,6 +26,7 @@ class Merge:
         target: the watermark to bring every table to.
         gone: by table, the columns that its source dropped before.
         failures: the tables that failed so far; planning adds to them.
+        computed: what current tables are computed from, where a declaration changed or a table was lost.
     """
 
     spark: "Callable[[], SparkSession]"
@@ -33,6 +35,11 @@ class Merge:
     target: Watermark
     gone: GoneColumns
     failures: Failures
+    computed: Computed
+
+    def metadata(self, table: str) -> dict[str, Any]:
+        """Return the userMetadata of the commit that brings a current table to the target."""
+        return {**vars(self.target), **self.computed.metadata(table)}
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from functools import partial
 
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.errors import WriteConflict
-from txloom.steps.merge import document_merge, rewrite_merge
+from txloom.steps.current import document_merge, rewrite_merge
+from txloom.steps.current.rewrite_merge import TableMerge
 from txloom.steps.merge.merge_plan import Merge, Work
-from txloom.steps.merge.rewrite_merge import TableMerge
 from txloom.steps.parallel import Failures
 from txloom.storage.delta import arrow_tables
 from txloom.storage.publishing.watermark import watermark_of
 from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.targets import schemas
-from txloom.storage.targets.row_tables import RowTable, row_tables
+from txloom.storage.targets.row_tables import RowTable, row_tables, shape_of, shape_of_documents
 
 Tables = set[str]
 
@@ -22,18 +22,22 @@ Tables = set[str]
 def planned(merge: Merge) -> tuple[Pipeline, Work]:
     """Compute all writes; return the pipeline without the tables for which that failed, and the writes.
 
-    Tables that no document is composed of are merged each by itself, others with their documents.
+    Tables that no document is composed of are merged each by itself, others with their documents. Tables that are
+    computed anew, and all that have a document in common with one of them, are never left to Spark.
     """
-    tables = [] if arrow_tables.LOCAL_ROWS < 0 else row_tables(merge.pipeline)
-    calls = {each.table.name: partial(_prepare, merge, each) for each in tables}
+    anew = _together(merge.pipeline, {*merge.computed.anew})
+    is_local = arrow_tables.LOCAL_ROWS >= 0
+    tables = [each for each in row_tables(merge.pipeline) if is_local or each.table.name in anew]
+    calls = {each.table.name: partial(_prepare, merge, each, may_start_anew=each.table.name in anew) for each in tables}
     prepared = merge.failures.attempt(calls)
     ready = {name: made for name, made in prepared.items() if made is not None}
     here = without(merge.pipeline, merge.failures)
     by_spark = _together(here, {each.table.name for each in row_tables(here)} - set(ready))
     composing = {
-        each.current: partial(_compose, merge, each, ready)
+        each.current: partial(_compose, merge, each, ready, may_start_anew=each.current in anew)
         for each in here.targets.aggregates
-        if each.root not in by_spark and watermark_of(merge.paths.table(each.current)) < merge.target
+        if each.root not in by_spark
+        and (each.current in anew or watermark_of(merge.paths.table(each.current)) < merge.target)
     }
     documents = merge.failures.attempt(composing)
     too_large = {name for name, (_, is_done) in documents.items() if not is_done}
@@ -85,19 +89,39 @@ def _only(pipeline: Pipeline, *, failed: Collection[str]) -> Pipeline:
     return pipeline.model_copy(update={"targets": targets})
 
 
-def _prepare(merge: Merge, row_table: RowTable) -> TableMerge | None:
-    """Compute the merge of a table, and which documents it touches."""
+def _prepare(merge: Merge, row_table: RowTable, *, may_start_anew: bool) -> TableMerge | None:
+    """Compute the merge of a table, and which documents it touches.
+
+    may_start_anew: whether all its rows are computed from history where that is asked for, or it is too large to merge.
+    """
     name, parents = row_table.table.name, list[tuple[str, ...]]()
     for aggregate in merge.pipeline.targets.aggregates:
         if aggregate.root == name:
             parents.append(merge.pipeline.table(name).key)
         parents += [child.parent_key for child in aggregate.children if child.table == name]
     gone = merge.gone.get(name, {})
-    return rewrite_merge.prepare(merge.spark, merge.paths, row_table, merge.target, gone, parents)
+    if name not in merge.computed.anew:
+        made = rewrite_merge.prepare(merge.spark, merge.paths, row_table, merge.target, gone, parents)
+        if made is not None or not may_start_anew:
+            return made
+    return rewrite_merge.prepare_anew(merge.spark, merge.paths, row_table, merge.target, shape_of(row_table))
 
 
-def _compose(merge: Merge, aggregate: Aggregate, merges: Mapping[str, TableMerge]) -> tuple[Rewrite | None, bool]:
-    return document_merge.prepare(merge.spark, merge.paths, merge.pipeline, aggregate, merges)
+def _compose(
+    merge: Merge, aggregate: Aggregate, merges: Mapping[str, TableMerge], *, may_start_anew: bool
+) -> tuple[Rewrite | None, bool]:
+    """Compose the documents that are touched, or all of them.
+
+    may_start_anew: whether all are composed where that is asked for, or there are too many to merge.
+    """
+    compose = partial(document_merge.prepare, merge.spark, merge.paths, merge.pipeline, aggregate, merges)
+    members = [name for name, _ in schemas.members_of(aggregate)]
+    is_anew = aggregate.current in merge.computed.anew or any(merges[name].is_anew for name in members)
+    if not is_anew:
+        rewrite, is_done = compose()
+        if is_done or not may_start_anew:
+            return rewrite, is_done
+    return compose(shape_of_documents(merge.pipeline, aggregate))
 
 
 def _composed(call: Callable[[], tuple[Rewrite | None, bool]]) -> Rewrite | None:
@@ -119,7 +143,7 @@ def _commit_again(
         prepared = at_hand.pop() if at_hand else again()
         if prepared is None:
             raise WriteConflict(f"{merge.paths.table(table)}: others wrote there; run the step again")
-        prepared.commit(vars(merge.target))
+        prepared.commit(merge.metadata(table))
 
     return commit
 

@@ -7,11 +7,10 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import NEEDS_SNAPSHOT, Finding
 from txloom.storage.checks import audited_rows, findings
-from txloom.storage.delta import small_tables
-from txloom.storage.landing import connector_snapshots, loaded_snapshots, requested_snapshots
+from txloom.storage.declarations.loaded import loaded_since
+from txloom.storage.landing import loaded_snapshots, requested_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
-from txloom.storage.targets.row_tables import RowTable, row_tables
 
 
 def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str) -> None:
@@ -30,7 +29,7 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
     rows = [row for row in findings.open_findings(paths) if _needs_snapshot(row)]
     if not rows:
         return
-    loaded = _loaded(pipeline, paths, reached, min(row["since_csn"] or 0 for row in rows))
+    loaded = loaded_since(pipeline, paths, reached, min(row["since_csn"] or 0 for row in rows))
     audited = audited_rows.differing_as_of(paths) if any(row["code"] == f.DIFFERS for row in rows) else {}
     for row in rows:
         if row["code"] == f.DIFFERS:
@@ -57,18 +56,6 @@ def _close(paths: TablePaths, row: dict[str, Any], csn: int, run_id: str) -> Non
         findings.record(paths, [gone], run_id)
 
 
-def _loaded(pipeline: Pipeline, paths: TablePaths, reached: Watermark, since: int) -> dict[str, int]:
-    """Return by table the newest csn as of which all its rows were loaded, by an operator or a connector; 0: never."""
-    loaded = loaded_snapshots.loaded(paths, reached.valid_through, reached.release)
-    for name, since_csn in requested_snapshots.loaded(paths).items():
-        loaded[name] = max(loaded.get(name, 0), since_csn)
-    for row_table in row_tables(pipeline):
-        name = row_table.table.name
-        csn = _sent_anew(pipeline, paths, row_table, reached, since)
-        loaded[name] = max(loaded.get(name, 0), csn)
-    return loaded
-
-
 def _loaded_after_audit(
     paths: TablePaths, reached: Watermark, table: str, audited: Mapping[str, tuple[int, int]]
 ) -> int | None:
@@ -79,19 +66,3 @@ def _loaded_after_audit(
     loaded = loaded_snapshots.loaded(paths, reached.valid_through, reached.release, after=release).get(table, -1)
     covering = max(loaded, requested_snapshots.loaded(paths, after=release).get(table, -1))
     return covering if covering >= as_of else None
-
-
-def _sent_anew(pipeline: Pipeline, paths: TablePaths, row_table: RowTable, reached: Watermark, since: int) -> int:
-    """Return the csn of a connector's whole snapshot since which every row of a table was written; 0 without one.
-
-    A connector sends the rows that exist, and no deletes. Where the table has a row that is older than the snapshot,
-    the snapshot did not have it, and the table is not repaired.
-    """
-    if not row_table.table.key:
-        return 0
-    sent = connector_snapshots.sent(pipeline, paths, row_table.table.name, since, reached.valid_through)
-    if not sent:
-        return 0
-    shown = small_tables.query(paths.table(row_table.current), "select min(_txloom_csn) as oldest from t")
-    oldest = shown[0]["oldest"] if shown else None
-    return max((csn for csn in sent if oldest is None or csn <= oldest), default=0)

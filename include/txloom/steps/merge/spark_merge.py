@@ -1,5 +1,6 @@
 """Compute a large merge with Spark: fold groups of keys, compose documents by joins."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -9,13 +10,13 @@ from pyspark.sql import functions as F
 
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.current.folding.column_nulling import Columns, Gone
-from txloom.steps.merge.contradictions import MOST_CONTRADICTIONS
+from txloom.steps.current.contradictions import MOST_CONTRADICTIONS
 from txloom.steps.merge.merge_plan import Merge, Work
-from txloom.storage.delta import spark_tables
+from txloom.storage.delta import spark_tables, table_metadata
 from txloom.storage.delta.sql import spark_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
-from txloom.storage.targets import history_reader, spark_fold
+from txloom.storage.targets import history_reader, schemas, spark_fold
 from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.targets.spark_documents import Change, documents, touched_roots
 
@@ -35,14 +36,18 @@ def plan(merge: Merge) -> Work | None:
     if len(prepared) < len(tables_by_name):
         return None
     changes = {name: change for name, (change, _, _) in prepared.items()}
-    write = with_session(partial(spark_fold.merge, metadata=target.to_json()))
+    write = with_session(spark_fold.merge)
     documents = {}
     for aggregate in pipeline.targets.aggregates:
-        path = paths.table(aggregate.current)
-        if watermark_of(path) < target and (composed_rows := composed(pipeline, aggregate, changes)) is not None:
+        path, name = paths.table(aggregate.current), aggregate.current
+        if watermark_of(path) >= target:
+            continue
+        if (composed_rows := composed(pipeline, aggregate, changes)) is not None:
             root = pipeline.table(aggregate.root)
-            prune = spark_fold.pruning(composed_rows, root.key)
-            documents[aggregate.current] = partial(write, path, composed_rows, root.key, prune=prune)
+            about = {"prune": spark_fold.pruning(composed_rows, root.key), "metadata": json.dumps(merge.metadata(name))}
+            documents[name] = partial(write, path, composed_rows, root.key, **about)
+        elif any(changes[each].effects is not None for each, _ in schemas.members_of(aggregate)):
+            documents[name] = partial(table_metadata.stamp, path, merge.metadata(name))
     rows = {
         name: partial(
             write,
@@ -50,6 +55,7 @@ def plan(merge: Merge) -> Work | None:
             composed_rows,
             row_table.key,
             prune=_pruning(composed_rows, row_table),
+            metadata=json.dumps(merge.metadata(row_table.current)),
         )
         for name, row_table in tables_by_name.items()
         if (composed_rows := changes[name].effects) is not None

@@ -1,5 +1,7 @@
 """publish: append a cut: the version of every current table, which together show one state of the source."""
 
+import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,17 +13,20 @@ from txloom.steps.publish.check_expectations import hold
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
+from txloom.storage.declarations.incomplete import incomplete_current
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.delta.table_metadata import identity, unchanged, versions
 from txloom.storage.landing import kafka_offsets, loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import append_cut, newest_cut
-from txloom.storage.publishing.watermark import Watermark, merged
+from txloom.storage.publishing.watermark import Watermark, last_merge
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import file_positions
 from txloom.storage.targets import shadow_tables
 from txloom.storage.views.pipeline.overview import remember
+
+LOG = logging.getLogger(__name__)
 
 
 def publish(step: Step) -> Counts:
@@ -34,7 +39,7 @@ def publish(step: Step) -> Counts:
         published: 1 or 0. cut_id and valid_through, where there is a cut. Of a new one also csn_after, the
         valid-through of the cut before (0: there is none); committed_at, when the source committed valid-through (ISO
         8601, UTC; left out where the source gives its commits no time); how many gaps it has, how many earlier cuts it
-        amends, and versions.
+        amends, how many incomplete tables it leaves out, and versions.
 
     Raises:
         ExpectationFailed: if an expectation with severity `block` fails on these versions, whichever run wrote them.
@@ -42,17 +47,23 @@ def publish(step: Step) -> Counts:
     """
     pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     path = paths.table(names.CUTS)
-    reached = merged(paths, pipeline.current_tables)
+    last = last_merge(paths, pipeline.current_tables)
     newest = newest_cut(paths)
-    if reached is None or (newest is None and not _shows_anything(paths, reached)):
+    if last is None or (newest is None and not _shows_anything(paths, last[0])):
         return {"published": 0}
-    if missing := [name for name in pipeline.current_tables if not exists(paths.table(name))]:
+    reached, is_complete = last
+    left_out = () if is_complete else incomplete_current(pipeline, paths)
+    if left_out and pipeline.targets.incomplete == "hold":
+        LOG.warning(f"no cut is published while {', '.join(left_out)} are not complete: see the findings")
+        return {"published": 0, "incomplete": len(left_out)}
+    shown = [name for name in pipeline.current_tables if name not in left_out]
+    if missing := [name for name in shown if not exists(paths.table(name))]:
         raise TablesFailed(
             f"pipeline {pipeline.name}: current table {', '.join(missing)} is gone from {paths.table('').rstrip('/')}: "
             "nothing was published, because a cut without it would show what the source never had; the next cycle's "
             "merge_current writes it anew out of its history"
         )
-    cut = _cut(pipeline, paths, reached, run_id)
+    cut = _cut(pipeline, paths, reached, run_id, shown)
     says_it = newest and _says(newest) == _says(cut) and _same_tables(newest, cut)
     if newest and says_it and unchanged(paths, newest["versions"], cut["versions"]):
         return {"published": 0, "cut_id": newest["cut_id"], "valid_through": reached.valid_through}
@@ -74,6 +85,7 @@ def publish(step: Step) -> Counts:
         **({} if at is None else {"committed_at": at.isoformat()}),
         "gaps": len(cut["gaps"]),
         "amends": len({each["cut_id"] for each in cut["amends"]}),
+        **({"incomplete": len(left_out)} if left_out else {}),
         "versions": cut["versions"],
     }
 
@@ -84,7 +96,9 @@ def _shows_anything(paths: TablePaths, reached: Watermark) -> bool:
     return bool(small_tables.query(paths.table(names.TRANSACTIONS), sql))
 
 
-def _cut(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str) -> dict[str, Any]:
+def _cut(
+    pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str, tables: Sequence[str]
+) -> dict[str, Any]:
     finished = paths.table(names.TRANSACTIONS)
     inside = f"csn <= {reached.valid_through} and csn > {loaded_snapshots.floor(paths, reached.release)}"
     last = small_tables.query(finished, f"select committed_at from t where csn = {reached.valid_through} limit 1")
@@ -93,7 +107,7 @@ def _cut(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str)
     open_gaps = [row for row in given_up if (row["xid"], row["csn"]) not in repaired]
     gaps = [{name: row[name] for name in ("xid", "csn", "cause")} for row in open_gaps]
     gaps += _lost(pipeline, paths)
-    shown = versions(paths, pipeline.current_tables)
+    shown = versions(paths, tables)
     identities = {name: identity(paths.table(name), version) for name, version in shown.items()}
     return {
         "run_id": run_id,

@@ -13,7 +13,7 @@ from deltalake.exceptions import TableNotFoundError
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import opened
 from txloom.storage.paths import TablePaths
-from txloom.storage.system_tables import arrow_schema
+from txloom.storage.system_tables import REDECODES, arrow_schema
 from txloom.transactions.compact_events import BUCKETS
 
 PLAN = arrow_schema(
@@ -39,6 +39,8 @@ class End:
     """The last landing that it takes."""
     tasks: int = 1
     """How many tasks read it."""
+    redecodes: bool = False
+    """Whether one of its landings decoded undecided transactions again, by a changed declaration."""
 
 
 def plan_of(checkpoint: str) -> str:
@@ -96,16 +98,20 @@ def ends(paths: TablePaths, after: int, known: int = 0) -> list[End]:
 
     Small landings are taken in one micro-batch. One micro-batch ends at the landing `known`, where landings reach it.
     """
-    sql = f"select landing, count(*) as n, max(kind = 'clock') as over from t where landing > {after} group by landing"
-    landed = sorted((row["landing"], row["n"]) for row in small_tables.query(paths.change_events, sql) if row["over"])
+    over, again = "max(kind = 'clock') as over", f"max(kind = 'clock' and detail = '{REDECODES}') as again"
+    sql = f"select landing, count(*) as n, {over}, {again} from t where landing > {after} group by landing"
+    rows = [row for row in small_tables.query(paths.change_events, sql) if row["over"]]
+    landed = sorted((row["landing"], row["n"], bool(row["again"])) for row in rows)
     return list(_ends(landed, known))
 
 
-def _ends(landed: Sequence[tuple[int, int]], known: int) -> Iterator[End]:
+def _ends(landed: Sequence[tuple[int, int, bool]], known: int) -> Iterator[End]:
     rows = taken = 0
-    for position, (landing, rows_of_landing) in enumerate(landed):
-        rows, taken = rows + rows_of_landing, taken + 1
+    again = False
+    for position, (landing, rows_of_landing, redecodes) in enumerate(landed):
+        rows, taken, again = rows + rows_of_landing, taken + 1, again or redecodes
         following = landed[position + 1][0] if position + 1 < len(landed) else None
         if following is None or rows >= ROWS_AT_ONCE or taken >= LANDINGS_AT_ONCE or landing <= known < following:
-            yield End(landing, min(BUCKETS, 1 + rows // ROWS_OF_A_TASK))
+            yield End(landing, min(BUCKETS, 1 + rows // ROWS_OF_A_TASK), again)
             rows = taken = 0
+            again = False

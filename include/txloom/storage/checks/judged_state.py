@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
+from txloom.storage.declarations.incomplete import without_incomplete
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.table_metadata import versions
 from txloom.storage.paths import TablePaths
@@ -32,8 +33,8 @@ class Newest:
     paths: TablePaths
 
     def versions(self, tables: Iterable[str]) -> dict[str, int]:
-        """Return the versions of tables; those that do not exist are left out."""
-        return versions(self.paths, list(tables))
+        """Return the versions of tables; those that do not exist, or are not complete, are left out."""
+        return versions(self.paths, without_incomplete(self.pipeline, self.paths, tables))
 
     @property
     def valid_through(self) -> int | None:

@@ -59,7 +59,21 @@ def write_file(rows: pa.Table, table: str, path: str) -> DataFile:
     return replace(write_file_of(rows, table_at(path), path), table=table)
 
 
-def write_file_of(rows: pa.Table, delta: DeltaTable, path: str, partition: Mapping[str, Any] | None = None) -> DataFile:
+@dataclass(frozen=True)
+class Shape:
+    """The schema that a table gets by a commit, and the columns of which its files have bounds."""
+
+    schema: pa.Schema
+    bounded: Sequence[str]
+
+
+def write_file_of(
+    rows: pa.Table,
+    delta: DeltaTable,
+    path: str,
+    partition: Mapping[str, Any] | None = None,
+    shape: Shape | None = None,
+) -> DataFile:
     """Write rows of one partition of an opened table as `write_file` does; the name in the result is the path.
 
     Args:
@@ -67,9 +81,11 @@ def write_file_of(rows: pa.Table, delta: DeltaTable, path: str, partition: Mappi
         delta: the table.
         path: its path.
         partition: the value of each partition column, which a data file does not hold.
+        shape: what the commit makes of the table; None: it stays as it is.
     """
     texts = partition_texts(partition or {})
-    rows = arrow_tables.conform(rows, arrow_tables.schema_of(delta)).drop_columns(list(texts))
+    schema = arrow_tables.schema_of(delta) if shape is None else shape.schema
+    rows = arrow_tables.conform(rows, schema).drop_columns(list(texts))
     name = f"part-{uuid.uuid4()}.zstd.parquet"
     filesystem, folder = filesystem_of(path)
     with filesystem.open_output_stream(f"{folder}/{name}") as stream:
@@ -84,7 +100,8 @@ def write_file_of(rows: pa.Table, delta: DeltaTable, path: str, partition: Mappi
         )
         size = stream.tell()
     # As they are, because delta-rs reads the escape of U+10FFFF as another text.
-    stats = json.dumps(_stats(rows, _skipping(delta, rows)), ensure_ascii=False)
+    bounded = _skipping(delta, rows) if shape is None else shape.bounded
+    stats = json.dumps(_stats(rows, bounded), ensure_ascii=False)
     return DataFile(path, name, size, stats, texts)
 
 

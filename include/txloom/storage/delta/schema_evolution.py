@@ -62,7 +62,8 @@ def ensure(
         _rewrite(path, has, schema)
     elif any(field.name not in has.names or _lacks(has.field(field.name).type, field.type) for field in schema):
         table, carried = _carried(path)
-        write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge", commit_properties=carried)
+        nothing = _with_kept(has, schema).empty_table()
+        write_deltalake(table, nothing, mode="append", schema_mode="merge", commit_properties=carried)
 
 
 def lagging(path: str, schema: pa.Schema) -> list[str]:
@@ -137,11 +138,31 @@ def _lacks(has: pa.DataType, declared: pa.DataType) -> bool:
     return pa.types.is_list(has) and pa.types.is_list(declared) and _lacks(has.value_type, declared.value_type)
 
 
+def _with_kept(has: pa.Schema, declared: pa.Schema) -> pa.Schema:
+    """Return a declared schema whose structs keep the fields that they have and that it does not declare."""
+    return pa.schema([each.with_type(_kept(has, each)) if each.name in has.names else each for each in declared])
+
+
+def _kept(has: pa.Schema | pa.StructType, declared: "pa.Field[Any]") -> pa.DataType:
+    return _with_kept_fields(has.field(declared.name).type, declared.type)
+
+
+def _with_kept_fields(has: pa.DataType, declared: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(has) and pa.types.is_struct(declared):
+        names = {each.name for each in declared}
+        known = {each.name for each in has}
+        kept = [each.with_type(_kept(has, each)) if each.name in known else each for each in declared]
+        return pa.struct([*kept, *(each for each in has if each.name not in names)])
+    if pa.types.is_list(has) and pa.types.is_list(declared):
+        return pa.list_(_with_kept_fields(has.value_type, declared.value_type))
+    return declared
+
+
 def _rewrite(path: str, has: pa.Schema, declared: pa.Schema) -> None:
     """Rewrite all rows of a table with wider types, in one commit; earlier versions stay readable."""
     table, properties = _carried(path)
     extra = [field for field in has if field.name not in declared.names]
-    schema = pa.schema([*declared, *extra])
+    schema = pa.schema([*_with_kept(has, declared), *extra])
     source = arrow_tables.batches({"t": table_at(path, version=table.version())}, "select * from t")
     refused = list[ConfigurationError]()
 

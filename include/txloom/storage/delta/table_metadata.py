@@ -7,6 +7,8 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from txloom.storage.delta.committing import commit_no_row, commit_properties
+from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import metadata, opened
 from txloom.storage.paths import TablePaths
 
@@ -37,6 +39,11 @@ def _newest_about(table: DeltaTable, version: int | None = None) -> dict[str, An
                 about: dict[str, Any] = json.loads(commit["userMetadata"])
                 return about
     return {}
+
+
+def stamp(path: str, about: Mapping[str, Any]) -> None:
+    """Commit userMetadata to a table without changing a row; raises LeaseTaken where another run holds the lease."""
+    commit_no_row(FENCE.opened(path), commit_properties(metadata=about))
 
 
 def unchanged(paths: TablePaths, then: Mapping[str, int], now: Mapping[str, int]) -> bool:

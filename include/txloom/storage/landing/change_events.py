@@ -50,9 +50,12 @@ def as_before(events: pa.Table, before: pa.Table) -> pa.Table:
     return events
 
 
-def landed_again(events: pa.Table, landing: LandingPlan) -> pa.Table:
-    """Return events with coordinates (`as_before`) as rows of change_events of another landing, in their order."""
-    rows = _with_coordinates(events, Task(0, "", "", 0), range(events.num_rows), landing)
+def landed_again(events: pa.Table, landing: LandingPlan, first: int = 0) -> pa.Table:
+    """Return events with coordinates (`as_before`) as rows of change_events of another landing, in their order.
+
+    first: how many events of the landing come before these.
+    """
+    rows = _with_coordinates(events, Task(0, "", "", 0), range(first, first + events.num_rows), landing)
     for name in COORDINATES:
         rows = _with(rows, name, events.column(name))
     return identified(rows)
@@ -149,7 +152,12 @@ def _refuse_beyond(line: pa.Int64Array, limit: int, task: Task) -> None:
 
 
 def with_compact_events(
-    events: pa.Table, landing: LandingPlan, *, reopen: bool = False, known: np.ndarray | None = None
+    events: pa.Table,
+    landing: LandingPlan,
+    *,
+    reopen: bool = False,
+    redecoded: bool = False,
+    known: np.ndarray | None = None,
 ) -> pa.Table:
     """Add to a landing's rows the compact events that the buffer reads, as rows of kind `numbers`, one for each bucket.
 
@@ -157,9 +165,10 @@ def with_compact_events(
         events: rows of change_events.
         landing: their landing.
         reopen: whether their transactions are to be decided again.
+        redecoded: whether they replace what the buffer holds of their transactions.
         known: transactions that were finished before these events came, see `packed`.
     """
-    return _with_packed(events, landing, packed(events, reopen=reopen, known=known))
+    return _with_packed(events, landing, packed(events, reopen=reopen, redecoded=redecoded, known=known))
 
 
 def with_counted_rows(events: pa.Table, landing: LandingPlan) -> pa.Table:

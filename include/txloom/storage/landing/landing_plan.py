@@ -1,16 +1,65 @@
 """Plans of landings: the input splits of a landing are recorded before any of them is read."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
 from txloom.config import names
+from txloom.config.contents import Content, digest_of, to_json
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.file_positions import Name, Position
 from txloom.storage.sources.splits import LandingPlan, Range, Task
 from txloom.storage.system_tables import LANDED_FILES
+
+NO_FILE = -1
+"""The number of a plan's row that is no file."""
+REDECODED = f"{names.SYSTEM_PREFIX}redecoded"
+"""The topic under which landings are planned that decode undecided transactions again, by a changed declaration.
+
+Their plan has how messages are decoded from then on (`contents.watched_content`) as `origin`, as JSON. So has the plan
+of the first landing, in a row of its own.
+"""
+
+
+def watched_row(content: Content) -> dict[str, Any]:
+    """Return the columns of a plan's row that say how messages are decoded from its landing on."""
+    return {"file_number": NO_FILE, "topic": REDECODED, "origin": to_json(content), "watched": digest_of(content)}
+
+
+def is_redecoding(plan: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a landing only decodes undecided transactions again; plan: its rows."""
+    return all(row["topic"] == REDECODED for row in plan)
+
+
+def last_watched(paths: TablePaths) -> str | None:
+    """Return the digest of the declaration by which the newest messages were decoded; None where it was not kept."""
+    newest_row = "select watched from t where watched is not null order by landing desc limit 1"
+    rows = small_tables.query(paths.landed_files, newest_row)
+    return rows[0]["watched"] if rows else None
+
+
+def decoded(paths: TablePaths) -> list[tuple[int, Content]]:
+    """Return, in order, each landing from which on messages were decoded by another declaration, and how."""
+    sql = f"select landing, origin from t where topic = '{REDECODED}' order by landing"
+    rows = small_tables.query(paths.landed_files, sql)
+    return [(row["landing"], json.loads(row["origin"])) for row in rows]
+
+
+def decoded_since(paths: TablePaths) -> tuple[int, dict[str, int]]:
+    """Return the newest landing that decoded messages again, and by table the first that decoded it as it is now.
+
+    0: the landing was none, or messages of the table were always decoded so.
+    """
+    border, since, before = 0, dict[str, int](), None
+    for landing, content in decoded(paths):
+        if before is not None:
+            border = landing
+            since |= {table: landing for table, how in content.items() if before.get(table) != how}
+        before = content
+    return border, since
 
 
 def last_planned(paths: TablePaths) -> list[dict[str, Any]]:

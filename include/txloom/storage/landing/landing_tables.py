@@ -1,6 +1,6 @@
 """The rows that a landing writes: its events, its poison and its clock row; and which landings are finished."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +20,14 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.file_positions import Position
 from txloom.storage.sources.splits import LandingPlan
-from txloom.storage.system_tables import CHANGE_EVENTS, DEAD_LETTERS, FILE_POSITIONS, INSTANT, LANDED_FILES
+from txloom.storage.system_tables import (
+    CHANGE_EVENTS,
+    DEAD_LETTERS,
+    FILE_POSITIONS,
+    INSTANT,
+    LANDED_FILES,
+    REDECODES,
+)
 from txloom.transactions.events import decided, to_bytes, unreadable_ranges
 from txloom.transactions.low_watermark import LowWatermark
 
@@ -137,6 +144,26 @@ def land_again(decoded: pa.Table, landing: LandingPlan, paths: TablePaths) -> No
     append(with_compact_events(landed_again(decoded, landing), landing, reopen=True), landing, paths)
 
 
+def land_redecoded(chunks: Iterable[pa.Table], landing: LandingPlan, paths: TablePaths) -> int:
+    """Append events that were decoded again as another landing, in one commit; return how many there are.
+
+    They replace what the buffer holds of their transactions. A repeated call writes nothing.
+
+    Args:
+        chunks: rows of the envelope with the coordinates of their earlier landings, as `decode_again` returns them.
+        landing: the landing.
+        paths: where the tables are.
+    """
+    written, count = list[data_files.DataFile](), 0
+    for decoded in chunks:
+        rows = landed_again(decoded, landing, count)
+        rows = with_compact_events(rows, landing, redecoded=True, known=finished_before(paths, rows))
+        written.append(data_files.write_file(rows, names.CHANGE_EVENTS, paths.change_events))
+        count += decoded.num_rows
+    append_files(written, landing, paths)
+    return count
+
+
 def write_poison(landing: LandingPlan, paths: TablePaths) -> None:
     """Append a landing's poison to the dead letters; a repeated call writes nothing."""
     write_id = names.write_id(paths.pipeline, f"{names.DEAD_LETTERS}.land", 0)
@@ -164,6 +191,7 @@ def write_clock(landing: LandingPlan, paths: TablePaths, reached: LowWatermark |
         reached: the low watermark over the source's partitions; None where transactions do not wait for it.
     """
     row: dict[str, Any] = {"landing": landing.number, "row": CLOCK_ROW, "kind": "clock", "landed_at": landing.at}
+    row |= {"detail": REDECODES} if landing.redecodes else {}
     if reached is not None:
         row |= {"csn": reached.csn}
     unreadable = unreadable_ranges(landing.number, reached.unreadable_ranges if reached is not None else ())

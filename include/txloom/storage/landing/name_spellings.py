@@ -14,12 +14,12 @@ from txloom.storage.system_tables import SOURCE_NAMES
 
 def known(paths: TablePaths) -> dict[str, str]:
     """Return the recorded spelling of each name; {} before there was any."""
-    rows = small_tables.query(paths.table(names.SOURCE_NAMES), "select name, spelling from t order by landing desc")
+    rows = small_tables.query(paths.table(names.SOURCE_NAMES), "select name, spelling from t order by landing")
     return {row["name"]: row["spelling"] for row in rows}
 
 
 def learn(paths: TablePaths, landing: int, spellings: Mapping[str, str]) -> None:
-    """Record spellings of new names, before the rows of a landing are written; a repeated call writes nothing.
+    """Record new spellings of names, before the rows of a landing are written; a repeated call writes nothing.
 
     Args:
         paths: where the tables are.
@@ -27,7 +27,7 @@ def learn(paths: TablePaths, landing: int, spellings: Mapping[str, str]) -> None
         spellings: the spelling of each name.
     """
     old, at = known(paths), datetime.now(UTC)
-    new = [{"name": name, "spelling": spelling} for name, spelling in sorted(spellings.items()) if name not in old]
+    new = [{"name": name, "spelling": each} for name, each in sorted(spellings.items()) if old.get(name) != each]
     if new:
         path = paths.table(names.SOURCE_NAMES)
         small_tables.ensure(path, SOURCE_NAMES)

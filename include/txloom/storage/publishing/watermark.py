@@ -42,12 +42,20 @@ def merged(paths: TablePaths, tables: Sequence[str]) -> Watermark | None:
 
     A table without a new change keeps its older watermark. None also where the watermark of a table is beyond.
     """
+    last = last_merge(paths, tables)
+    return None if last is None else last[0]
+
+
+def last_merge(paths: TablePaths, tables: Sequence[str]) -> tuple[Watermark, bool] | None:
+    """Return the watermark of `merged`, and whether all tables were complete then, as far as the merge knew."""
     merges = "step = 'merge_current' and detail is null"
     row = small_tables.newest(paths.table(names.LEDGER), "valid_through, counts", merges)
     if row is None:
         return None
-    reached = Watermark(row["valid_through"], dict(row["counts"])["release"])
-    return None if any(watermark_of(paths.table(name)) > reached for name in tables) else reached
+    counts = dict(row["counts"])
+    reached = Watermark(row["valid_through"], counts["release"])
+    is_beyond = any(watermark_of(paths.table(name)) > reached for name in tables)
+    return None if is_beyond else (reached, not counts.get("incomplete"))
 
 
 def gone(paths: TablePaths, tables: Sequence[str]) -> list[str]:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
 from txloom.storage.delta import data_files
 from txloom.storage.delta.committing import commit_properties
-from txloom.storage.delta.data_files import DataFile
+from txloom.storage.delta.data_files import DataFile, Shape
 from txloom.storage.rewriting.changed_keys import ChangedKeys
-from txloom.storage.rewriting.table_files import TableFile, TableFiles
+from txloom.storage.rewriting.table_files import NoFiles, TableFile, TableFiles
 
 FILE_BYTES = 128 << 20
 """Bytes of Arrow rows from which on a further file is written."""
@@ -24,24 +25,32 @@ class Rewrite:
     """A commit in the making: nothing of it is seen before `commit`, and files of one that is given up are vacuumed.
 
     Args:
-        files: the table as it is before.
+        files: the table as it is before; without any file where the commit replaces all rows.
         key: the columns by which new files are ordered.
+        shape: the schema that the table gets with the commit, which replaces all its rows; None: others stay.
     """
 
     files: TableFiles
     key: Sequence[str]
+    shape: Shape | None = None
     _removed: list[TableFile] = field(default_factory=list)
     _added: list[DataFile] = field(default_factory=list)
 
     @classmethod
-    def of(cls, path: str, key: Sequence[str]) -> "Rewrite":
+    def of(cls, path: str, key: Sequence[str], shape: Shape | None = None) -> "Rewrite":
         """Begin a commit to the newest version of a table.
+
+        Args:
+            path: the table's path.
+            key: the columns by which new files are ordered.
+            shape: where the commit replaces all rows, the schema that the table gets with it.
 
         Raises:
             LeaseTaken: a later run stamped the table.
             TableNotFoundError: there is no table.
         """
-        return cls(TableFiles.open(path), key)
+        files = TableFiles.open(path) if shape is None else NoFiles.of(path, shape.schema)
+        return cls(files, key, shape)
 
     def likely(self, keys: ChangedKeys) -> list[TableFile]:
         """Return the files that may hold a row that may change, as their bounds say."""
@@ -88,7 +97,8 @@ class Rewrite:
         for partition, of_partition in _by_partition(rows, self.files.partition_columns):
             sorted_rows = of_partition if ordered else of_partition.sort_by([(name, "ascending") for name in self.key])
             for part in _parts(sorted_rows):
-                self._added.append(data_files.write_file_of(part, self.files.table, self.files.path, partition))
+                table, path = self.files.table, self.files.path
+                self._added.append(data_files.write_file_of(part, table, path, partition, self.shape))
 
     def commit(self, metadata: Mapping[str, Any] | None, once: tuple[str, int] | None = None) -> None:
         """Make the commit, also where it changes no row.
@@ -110,8 +120,8 @@ class Rewrite:
         table = self.files.table
         table.create_write_transaction(
             actions,
-            "append",
-            table.schema(),
+            "append" if self.shape is None else "overwrite",
+            table.schema() if self.shape is None else Schema.from_arrow(self.shape.schema),
             list(self.files.partition_columns),
             commit_properties=commit_properties(once=once, metadata=metadata, only_next=True),
         )

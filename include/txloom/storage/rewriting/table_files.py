@@ -153,6 +153,23 @@ class TableFiles:
         return pa.Table.from_arrays(arrays, schema=schema)
 
 
+class NoFiles(TableFiles):
+    """A table of which every row is about to be replaced, in the schema that it gets then."""
+
+    @classmethod
+    def of(cls, path: str, schema: pa.Schema) -> "NoFiles":
+        """Open the newest version of a table to replace its rows; schema: the columns that it gets.
+
+        Errors are those of `TableFiles.open`.
+        """
+        return cls(FENCE.opened(path), path, arrow_tables.plain_schema(schema))
+
+    @property
+    def files(self) -> Sequence[TableFile]:
+        """No files."""
+        return ()
+
+
 def has_order(kind: pa.DataType) -> bool:
     """Return whether files have exact bounds of the values of a type."""
     is_number = pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)

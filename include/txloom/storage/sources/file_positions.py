@@ -4,7 +4,8 @@ A landing writes a row for each file that it took, or could not read, before it 
 between the two reads again, and the rows of the repeated landing count, because they are newer.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -153,6 +154,34 @@ def write(paths: TablePaths, landing: int, positions: Sequence[Position], at: da
     rows = [{"landing": landing, "at": at, **vars(position)} for position in positions]
     if rows:
         small_tables.append(paths.table(names.FILE_POSITIONS), rows, FILE_POSITIONS)
+
+
+def inside_transactions(paths: TablePaths) -> list[Position]:
+    """Return the newest positions of the files in front of which, or behind which, a transaction is open."""
+    of_open = 'coalesce(before, open, "left") is not null'
+    now = newest(paths, _files(paths, of_open))
+    return [each for each in now.values() if each.before or each.open or each.left]
+
+
+def recounted(position: Position, rows: Mapping[tuple[str, int], Sequence[tuple[int, str | None]]]) -> Position:
+    """Return a position whose open transactions count the rows of each table as they were decoded again.
+
+    rows: by xid and csn of a transaction, the ordinal and the declared table of each of its rows.
+    """
+    before, open_, left = (_recounted(text, rows) for text in (position.before, position.open, position.left))
+    return replace(position, before=before, open=open_, left=left)
+
+
+def _recounted(text: str | None, rows: Mapping[tuple[str, int], Sequence[tuple[int, str | None]]]) -> str | None:
+    transaction = from_json(text)
+    if transaction is None or (transaction.xid, transaction.csn) not in rows:
+        return text
+    counts = Counter(
+        table
+        for ordinal, table in rows[transaction.xid, transaction.csn]
+        if table is not None and ordinal <= transaction.ordinal
+    )
+    return to_json(replace(transaction, counts=dict(counts)))
 
 
 def unreadable(paths: TablePaths) -> list[Position]:

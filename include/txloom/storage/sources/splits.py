@@ -158,7 +158,8 @@ class LandingPlan:
 
     splits: pieces of files or of partitions, none for a landing of what txloom writes itself. followed: how far the
     files were read that files of the plan follow. reads_source: it takes what the source has, so that what it shows is
-    new; a snapshot that is loaded, or a redrive, shows nothing of how far the source is.
+    new; a snapshot that is loaded, or a redrive, shows nothing of how far the source is. redecodes: it decodes
+    undecided transactions again, by a changed declaration.
     """
 
     number: int
@@ -166,6 +167,7 @@ class LandingPlan:
     splits: tuple[Task, ...] = ()
     followed: Mapping[Name, Position] = field(default_factory=dict)
     reads_source: bool = False
+    redecodes: bool = False
 
     @property
     def bytes(self) -> int:

@@ -9,9 +9,11 @@ from txloom.storage import system_tables
 from txloom.storage.buffer import checkpoints
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta.sql import text_list
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import watermark_of
 from txloom.storage.stores.delta_tables import is_table
+from txloom.storage.system_tables import OPEN_STATUSES
 from txloom.storage.targets import schemas
 
 PROPERTIES = {**small_tables.DELETION_VECTORS, "delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
@@ -69,10 +71,20 @@ def ensure(path: str, schema: pa.Schema) -> None:
 
 
 def lost(pipeline: Pipeline, paths: TablePaths) -> list[str]:
-    """Return the history tables that do not exist although rows of them were merged into a current table."""
-    return [
-        history for history, current in _made(pipeline) if not _is_there(paths, history) and _is_merged(paths, current)
-    ]
+    """Return the history tables that do not exist although rows of them were merged into a current table.
+
+    One that the declaration names for the first time is not lost: it is yet to be made.
+    """
+    gone = [history for history, current in _made(pipeline) if not _is_there(paths, history)]
+    merged = [history for history, current in _made(pipeline) if history in gone and _is_merged(paths, current)]
+    return [history for history in merged if history not in _yet_to_be_made(paths)]
+
+
+def _yet_to_be_made(paths: TablePaths) -> set[str]:
+    """Return the histories that a changed declaration names, and that no merge has settled."""
+    newest = 'row_number() over (partition by "table", member order by entered desc) as n'
+    sql = f'select "table" from (select *, {newest} from t) where n = 1 and status in ({text_list(OPEN_STATUSES)})'
+    return {row["table"] for row in small_tables.query(paths.table(names.COMPLETENESS), sql)}
 
 
 def _made(pipeline: Pipeline) -> list[tuple[str, str]]:

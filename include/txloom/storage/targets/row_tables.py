@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 from txloom.config import names
 from txloom.config.models.pipeline import Aggregate, Child, Mirror, Pipeline, Table
 from txloom.current.documents.compose import Member
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.committing import commit_properties
+from txloom.storage.delta.data_files import Shape
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import has_exact_bounds, spark_name
+from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.stores.delta_tables import table_at
@@ -90,12 +92,11 @@ def create(row_table: RowTable, paths: TablePaths) -> None:
 
     Its first version is the empty state as of csn 0. Errors are those of `schema_evolution.ensure`.
     """
-    ordered = [*row_table.mirror.zorder] if row_table.mirror else []
-    ordered += [row_table.partitions.declared.column] if row_table.partitions and row_table.partitions.field else []
+    shape = shape_of(row_table)
     schema_evolution.ensure(
         paths.table(row_table.current),
-        row_table.schema,
-        _properties(row_table.schema, [*row_table.key, *ordered]),
+        shape.schema,
+        _properties(shape),
         partition_by=[row_table.partitions.column] if row_table.partitions else [],
         metadata=vars(Watermark()),
     )
@@ -133,21 +134,64 @@ def _were_taken_for_one(row_table: RowTable, paths: TablePaths) -> bool:
     return any(small_tables.query(paths.table(row_table.history), sql) for sql in (cleared, same))
 
 
+def shape_of(row_table: RowTable) -> Shape:
+    """Return the schema of a row table, and the columns of which its files have bounds."""
+    ordered = [*row_table.mirror.zorder] if row_table.mirror else []
+    ordered += [row_table.partitions.declared.column] if row_table.partitions and row_table.partitions.field else []
+    return _shape(row_table.schema, [*row_table.key, *ordered])
+
+
+def shape_of_documents(pipeline: Pipeline, aggregate: Aggregate) -> Shape:
+    """Return the schema of an aggregate's current table, and the columns of which its files have bounds."""
+    schema = schemas.document_schema(pipeline, aggregate)
+    return _shape(schema, [*pipeline.table(aggregate.root).key, *aggregate.zorder])
+
+
+def prepare_shape(path: str, shape: Shape) -> None:
+    """Make an existing table ready for a commit that gives it another schema; no row and no column changes.
+
+    Types that its protocol does not know are allowed, and columns that go are not bounded any more. A repeated call
+    changes nothing.
+    """
+    table = FENCE.opened(path)
+    known = arrow_tables.schema_of(table).names
+    if _has_local_times(shape.schema) and "timestampNtz" not in (table.protocol().writer_features or ()):
+        table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+    bounded = ",".join(spark_name(name) for name in shape.bounded if name in known)
+    if bounded and table.metadata().configuration.get(STATISTICS) != bounded:
+        carried = commit_properties(metadata=newest_metadata(path) or None)
+        FENCE.opened(path).alter.set_table_properties({STATISTICS: bounded}, commit_properties=carried)
+
+
+def _has_local_times(schema: pa.Schema) -> bool:
+    """Return whether a schema has a time without a zone, also inside nested types."""
+    kinds = [field.type for field in schema]
+    while kinds:
+        kind = kinds.pop()
+        if pa.types.is_timestamp(kind) and kind.tz is None:
+            return True
+        if pa.types.is_nested(kind):
+            kinds += [kind.field(number).type for number in range(kind.num_fields)]
+    return False
+
+
 def create_documents(pipeline: Pipeline, aggregate: Aggregate, paths: TablePaths) -> None:
     """Create the current table of an aggregate, or bring it to its declared schema; a repeated call does nothing.
 
     Its first version is the empty state as of csn 0. Errors are those of `schema_evolution.ensure`.
     """
+    shape = shape_of_documents(pipeline, aggregate)
     schema_evolution.ensure(
-        paths.table(aggregate.current),
-        (schema := schemas.document_schema(pipeline, aggregate)),
-        _properties(schema, [*pipeline.table(aggregate.root).key, *aggregate.zorder]),
-        metadata=vars(Watermark()),
+        paths.table(aggregate.current), shape.schema, _properties(shape), metadata=vars(Watermark())
     )
 
 
-def _properties(schema: pa.Schema, indexed: Sequence[str]) -> dict[str, str]:
-    """Return the properties of a new table: its files have bounds of the csn and of some columns, where exact."""
+def _shape(schema: pa.Schema, indexed: Sequence[str]) -> Shape:
+    """Return a schema with bounds of the csn and of some columns, where they are exact."""
     bounded = [name for name in [*indexed, "_txloom_csn"] if has_exact_bounds(schema.field(name).type)]
-    skipping = ",".join(spark_name(name) for name in dict.fromkeys(bounded))
-    return {**small_tables.DELETION_VECTORS, STATISTICS: skipping}
+    return Shape(schema, list(dict.fromkeys(bounded)))
+
+
+def _properties(shape: Shape) -> dict[str, str]:
+    """Return the properties of a new table."""
+    return {**small_tables.DELETION_VECTORS, STATISTICS: ",".join(map(spark_name, shape.bounded))}

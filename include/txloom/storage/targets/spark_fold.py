@@ -181,7 +181,7 @@ def columns_of(changes: DataFrame, gone: Mapping[str, Gone]) -> Columns:
     gone: the columns that were dropped before.
     """
     lacking = changes.where("_txloom_absent is not null").select(F.explode("_txloom_absent")).distinct().collect()
-    concerned = sorted({row[0] for row in lacking} | set(gone))
+    concerned = sorted(({row[0] for row in lacking} & set(changes.columns)) | set(gone))
     if not concerned:
         return Columns({}, [])
     is_given = F.col("_txloom_absent").isNotNull()

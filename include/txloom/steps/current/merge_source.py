@@ -87,7 +87,7 @@ class Source:
             gone = {}
         elif changes is not None:
             return columns_of(changes, gone)
-        concerned = sorted(self.absent() | set(gone))
+        concerned = sorted((self.absent() & set(self.row_table.table.column_names)) | set(gone))
         if not concerned:
             return Columns({}, [])
         parts = self.read([*NULLING_COLUMNS, *concerned])

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from txloom.current.folding.column_nulling import Columns, Gone
-from txloom.steps.merge.merge_source import Source
-from txloom.steps.merge.piece_merge import Pieces, fold_at_once
+from txloom.steps.current.merge_source import Source
+from txloom.steps.current.piece_merge import Pieces, fold_at_once
+from txloom.storage.delta.data_files import Shape
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.rewriting import pieces, taken_out
@@ -46,6 +47,7 @@ class TableMerge:
         columns: which columns are gone after it; None: as before.
         contradictions: JSON texts (`txloom.current.folding.contradictions`).
         touched: by the columns that hold it, the keys of the documents to which changed rows belong or belonged.
+        is_anew: whether it replaces all rows, so that every document may be touched.
     """
 
     row_table: RowTable
@@ -54,6 +56,7 @@ class TableMerge:
     columns: Columns | None = None
     contradictions: list[str] = field(default_factory=list)
     touched: Mapping[Sequence[str], pa.Table] = field(default_factory=dict)
+    is_anew: bool = False
 
 
 def prepare(
@@ -104,15 +107,39 @@ def prepare(
         return TableMerge(row_table, rewrite, count, columns, folded.contradictions, touched)
 
 
-def fold_first(session: "Callable[[], SparkSession]", source: Source, rewrite: Rewrite) -> None:
-    """Fold all changes of a source into the rows of a table that has none, and let a commit in the making have them."""
+def prepare_anew(
+    session: "Callable[[], SparkSession]", paths: TablePaths, row_table: RowTable, target: Watermark, shape: Shape
+) -> TableMerge:
+    """Compute all rows of a table from its history, and write their files, without a commit.
+
+    Args:
+        session: opens a Spark session, where its tasks fold pieces.
+        paths: the tables of the pipeline.
+        row_table: the table.
+        target: the watermark that it gets.
+        shape: its schema and bounds.
+    """
+    where = history_reader.upto(target)
+    count, *_ = history_reader.count(paths, row_table, where, "false")
+    rewrite = Rewrite.of(paths.table(row_table.current), row_table.key, shape)
+    columns = fold_first(session, Source(paths, row_table, Watermark(), where), rewrite)
+    return TableMerge(row_table, rewrite, count, columns, is_anew=True)
+
+
+def fold_first(session: "Callable[[], SparkSession]", source: Source, rewrite: Rewrite) -> Columns:
+    """Fold all changes of a source into the rows of a table that has none, and let a commit in the making have them.
+
+    Returns which columns the source dropped.
+    """
     with ExitStack() as stack:
         changes, row_bytes = read_at_once(source, stack)
+        columns = source.columns(changes, {})
         if changes is None:
-            nulls = bool(source.columns(None, {}).clearing)
+            nulls = bool(columns.clearing)
             Pieces(session, source, [], ChangedKeys({}), nulls, row_bytes).fold_into(rewrite)
         else:
             fold_at_once(rewrite, source, rewrite.files.schema.empty_table(), changes)
+        return columns
 
 
 def may_rewrite(held: Sequence[TableFile]) -> bool:

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from txloom.current.documents.compose import distinct_keys
 from txloom.current.folding.column_nulling import of_all_rows
 from txloom.current.folding.value_sources import Images
-from txloom.steps.merge.contradictions import MOST_CONTRADICTIONS
-from txloom.steps.merge.merge_source import Source, columns_from
+from txloom.steps.current.contradictions import MOST_CONTRADICTIONS
+from txloom.steps.current.merge_source import Source, columns_from
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.data_files import DataFile
 from txloom.storage.rewriting import pieces
@@ -133,7 +133,7 @@ class Pieces:
                 rows_of.write(rows, cuts.piece_of(rows.column(cuts.column)))
             names = zip(changes_of.closed(cuts.pieces), rows_of.closed(cuts.pieces), strict=True)
             some = [Piece(*each) for each in names if any(each) or whole.rows.num_rows]
-            work = fold_piece_of(replace(self.source, only=None), rewrite.files.path, rewrite.key, whole.rows)
+            work = fold_piece_of(replace(self.source, only=None), rewrite, whole.rows)
             made = tasks.in_tasks(self.session, some, work) if by_tasks else [*work(some)]
         for added, _ in made:
             rewrite.adopt(added)
@@ -151,20 +151,20 @@ class Pieces:
 
 
 def fold_piece_of(
-    source: Source, path: str, key: Sequence[str], whole: pa.Table
+    source: Source, commit: Rewrite, whole: pa.Table
 ) -> "Callable[[Iterable[Piece]], Iterator[tuple[list[DataFile], Folded]]]":
     """Return what a task does: fold pieces, and yield for each the files that it wrote and what it showed.
 
     Args:
         source: the changes that the pieces are of.
-        path: the table.
-        key: the columns by which new files are ordered.
+        commit: the commit in the making that gets the files.
         whole: changes that every piece has to see.
     """
+    path, key, shape = commit.files.path, commit.key, commit.shape
 
     def fold(some: Iterable[Piece]) -> Iterator[tuple[list[DataFile], Folded]]:
         for piece in some:
-            rewrite = Rewrite.of(path, key)
+            rewrite = Rewrite.of(path, key, shape)
             rows = pieces.read(piece.rows, rewrite.files.schema)
             changes = pa.concat_tables([pieces.read(piece.changes, whole.schema), whole])
             folded = fold_at_once(rewrite, source, rows, changes)

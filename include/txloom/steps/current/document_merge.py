@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.current.documents.compose import Member, compose, distinct_keys
-from txloom.steps.merge.piece_merge import SAMPLE, TASK_BYTES
-from txloom.steps.merge.rewrite_merge import ALONE, SMALL_BYTES, TableMerge, may_rewrite
+from txloom.steps.current.piece_merge import SAMPLE, TASK_BYTES
+from txloom.steps.current.rewrite_merge import ALONE, SMALL_BYTES, TableMerge, may_rewrite
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.data_files import DataFile
+from txloom.storage.delta.data_files import DataFile, Shape
 from txloom.storage.paths import TablePaths
 from txloom.storage.rewriting import pieces, taken_out
 from txloom.storage.rewriting.changed_keys import ChangedKeys
@@ -99,8 +99,12 @@ def prepare(
     pipeline: Pipeline,
     aggregate: Aggregate,
     merges: Mapping[str, TableMerge],
+    anew: Shape | None = None,
 ) -> tuple[Rewrite | None, bool]:
     """Compose the documents that a merge touches, and write their files, without a commit.
+
+    Where rows changed and no document is touched, the commit says only how far the documents are. So documents are
+    never behind their rows, unless their table was lost or restored.
 
     Args:
         session: opens a Spark session, where its tasks compose pieces.
@@ -108,26 +112,40 @@ def prepare(
         pipeline: the declaration.
         aggregate: the documents.
         merges: by table, the computed merges of its members, none of them committed.
+        anew: where all documents are composed, the schema and the bounds of their table; None: those that are touched.
 
     Returns:
-        the commit in the making, None where no document is touched; and whether this could be done here: else Spark has
+        the commit in the making, None where no row changes; and whether this could be done here: else Spark has
         to, because it would rewrite too much.
     """
     root = pipeline.table(aggregate.root)
     parents = {aggregate.root: root.key} | {child.table: child.parent_key for child in aggregate.children}
+    children = [member_of(pipeline.table(child.table), child) for child in aggregate.children]
+    rows_of = [_rows(paths, merges[name], key) for name, key in parents.items()]
+    if anew is not None:
+        rewrite = Rewrite.of(paths.table(aggregate.current), root.key, anew)
+        compose_into(
+            rewrite, session, Composition(root.key, root.column_names, children, _all_keys(rows_of[0]), rows_of)
+        )
+        return rewrite, True
     touched = [each for name, key in parents.items() if (each := merges[name].touched.get(tuple(key))) is not None]
     keys = distinct_keys(touched, root.key) if touched else None
     if keys is None or not keys.num_rows:
-        return None, True
+        is_behind = any(merges[name].rewrite is not None for name in parents)
+        return Rewrite.of(paths.table(aggregate.current), root.key) if is_behind else None, True
     rewrite, changed = Rewrite.of(paths.table(aggregate.current), root.key), ChangedKeys.of(keys)
     held = taken_out.holding(session, rewrite, changed)
     if not may_rewrite(held):
         return None, False
     rewrite.add(taken_out.taken_out(session, rewrite, held, changed, but=keys))
-    children = [member_of(pipeline.table(child.table), child) for child in aggregate.children]
-    rows_of = [_rows(paths, merges[name], key) for name, key in parents.items()]
     compose_into(rewrite, session, Composition(root.key, root.column_names, children, keys, rows_of))
     return rewrite, True
+
+
+def _all_keys(root: Rows) -> pa.Table:
+    """Return the key of each row of a root."""
+    nothing = pa.schema([root.table.schema.field(name) for name in root.parent]).empty_table()
+    return pa.concat_tables([nothing, *(root.table.read(file, root.parent) for file in root.files)])
 
 
 def _rows(paths: TablePaths, merge: TableMerge, parent: Sequence[str]) -> Rows:
@@ -184,7 +202,7 @@ def _compose_pieces(
         keys = (composition.touched.filter(pc.equal(numbers, pa.scalar(number))) for number in range(cuts.pieces))
         some = [Piece(*each) for each in zip(keys, zip(*files, strict=True), strict=True) if each[0].num_rows]
         schemas = [rows.table.schema for rows in composition.rows]
-        work = compose_piece_of(_alone(composition), rewrite.files.path, schemas)
+        work = compose_piece_of(_alone(composition), rewrite, schemas)
         made = tasks.in_tasks(session, some, work) if by_tasks else [*work(some)]
     for added in made:
         rewrite.adopt(added)
@@ -206,19 +224,20 @@ def _alone(composition: Composition) -> Composition:
 
 
 def compose_piece_of(
-    composition: Composition, path: str, schemas: Sequence[pa.Schema]
+    composition: Composition, commit: Rewrite, schemas: Sequence[pa.Schema]
 ) -> "Callable[[Iterable[Piece]], Iterator[list[DataFile]]]":
     """Return what a task does: compose pieces, and yield for each the files that it wrote.
 
     Args:
         composition: what documents are composed of.
-        path: the table of the documents.
+        commit: the commit in the making that gets the files.
         schemas: of the rows of the root, and of each child.
     """
+    path, shape = commit.files.path, commit.shape
 
     def compose_some(some: Iterable[Piece]) -> Iterator[list[DataFile]]:
         for piece in some:
-            rewrite = Rewrite.of(path, composition.key)
+            rewrite = Rewrite.of(path, composition.key, shape)
             members = [pieces.read(file, schema) for file, schema in zip(piece.rows, schemas, strict=True)]
             rewrite.add(arrow_tables.conform(composition.composed(piece.touched, members), rewrite.files.schema))
             yield rewrite.added

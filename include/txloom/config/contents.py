@@ -1,0 +1,73 @@
+"""The parts of a declaration that decide what its tables contain, as plain values that can be stored and compared.
+
+Left out is what only says when and how a pipeline runs: schedules, alerts, expectations, maintenance, order of files.
+"""
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+from txloom.config.models.pipeline import Aggregate, Mirror, Pipeline, Table
+
+Content = dict[str, Any]
+"""Nested mappings, lists and texts, as JSON has them."""
+
+
+def table_content(table: Table) -> Content:
+    """Return what decides the rows of a watched table: source, key, columns, and what a column that is left out means.
+
+    columns: by name in the lake, the type and the name in the source.
+    """
+    return {
+        "source": table.source,
+        "key": list(table.key),
+        "columns": {column.name: [str(column.type), column.source] for column in table.columns},
+        "dropped_columns": table.dropped_columns,
+    }
+
+
+def aggregate_content(pipeline: Pipeline, aggregate: Aggregate) -> Content:
+    """Return what decides the documents of an aggregate: its root, its children with their relations, their tables."""
+    children = [[child.table, child.as_, child.relation, list(child.parent_key)] for child in aggregate.children]
+    members = [aggregate.root, *(child.table for child in aggregate.children)]
+    return {
+        "root": aggregate.root,
+        "children": children,
+        "tables": {name: table_content(pipeline.table(name)) for name in members},
+    }
+
+
+def pipeline_content(pipeline: Pipeline) -> Content:
+    """Return what decides the contents of all tables of a pipeline."""
+    return {
+        "tables": {table.name: table_content(table) for table in pipeline.tables},
+        "mirrors": [_mirror_content(mirror) for mirror in pipeline.targets.mirrors],
+        "aggregates": [
+            {"current": each.current, "history": each.history} | aggregate_content(pipeline, each)
+            for each in pipeline.targets.aggregates
+        ],
+    }
+
+
+def _mirror_content(mirror: Mirror) -> list[str]:
+    return [mirror.table, mirror.current, mirror.history, str(mirror.partition_by or "")]
+
+
+def watched_content(pipeline: Pipeline) -> Content:
+    """Return what decoders know of the watched tables: their sources, and the source's names of their key columns."""
+    return {table.name: [table.source, *(table.column(name).source for name in table.key)] for table in pipeline.tables}
+
+
+def digest_of(content: Mapping[str, Any]) -> str:
+    """Return a digest of content, which does not depend on the order of its names.
+
+    >>> digest_of({"a": 1, "b": [2]}) == digest_of({"b": [2], "a": 1}), len(digest_of({}))
+    (True, 16)
+    """
+    return blake2b(to_json(content).encode(), digest_size=8).hexdigest()
+
+
+def to_json(content: Mapping[str, Any]) -> str:
+    """Return content as JSON, with its names in order."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

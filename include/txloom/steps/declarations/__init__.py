@@ -1,0 +1,1 @@
+"""Record that a declaration changed, before anything is written by it."""

@@ -1,0 +1,173 @@
+"""Record that histories are written by a changed declaration, before a buffer writes any row by it."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from txloom.config import names
+from txloom.config.contents import Content, digest_of, pipeline_content, table_content
+from txloom.config.models.pipeline import Pipeline
+from txloom.storage import system_tables
+from txloom.storage.buffer.newest_batch import BufferState, Declared, buffer_state
+from txloom.storage.declarations import records as r
+from txloom.storage.declarations.records import Pair, Record, State
+from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
+from txloom.storage.delta.read_session import exists
+from txloom.storage.landing import landing_plan
+from txloom.storage.paths import TablePaths
+from txloom.storage.targets import schemas, shadow_tables
+
+
+def declare(pipeline: Pipeline, paths: TablePaths, run_id: str) -> Declared:
+    """Return the declaration that the buffer works by; record it first where it is another one than before.
+
+    Nothing is read or written while the declaration stays as the newest batch had it. A repeated call records nothing.
+
+    Args:
+        pipeline: the declaration, without columns that tables took up.
+        paths: the tables of the pipeline.
+        run_id: the run that records it.
+    """
+    seen, content = buffer_state(paths), digest_of(pipeline_content(pipeline))
+    if seen is not None and seen.declared.content == content:
+        return seen.declared
+    schema_evolution.ensure(paths.table(names.TRANSACTIONS), system_tables.TRANSACTIONS)
+    r.append(paths, new_records(pipeline, paths, r.read(paths), seen), run_id)
+    return Declared(content, r.newest_number(r.read(paths)))
+
+
+def declare_redecoded(declared: Declared, pipeline: Pipeline, paths: TablePaths, run_id: str) -> Declared:
+    """Record that a buffer takes landings whose messages were decoded by an earlier declaration.
+
+    A table that was left out, and declared again before the buffer ran, lacks rows of the transactions between. A
+    repeated call records nothing.
+
+    Args:
+        declared: the declaration that the buffer works by.
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        run_id: the run that records it.
+    """
+    seen, (_, since) = buffer_state(paths), landing_plan.decoded_since(paths)
+    after = 0 if seen is None else seen.landing
+    states = r.states(r.read(paths))
+    new = [
+        Record(*pair, r.DECLARED, content_of(pipeline, pair), _last_release(paths, pair[0], seen))
+        for pair in sorted(_declared_pairs(pipeline))
+        if since.get(pair[1], 0) > after and pair in states and not states[pair].is_open
+    ]
+    r.append(paths, new, run_id)
+    return Declared(declared.content, r.newest_number(r.read(paths))) if new else declared
+
+
+def declare_rows_of_before(pipeline: Pipeline, paths: TablePaths, run_id: str, tables: Collection[str]) -> None:
+    """Record that rows came for transactions which were released before their tables were declared as they are now.
+
+    A repeated call records nothing until a merge has taken them.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        run_id: the run that records it.
+        tables: the tables of the rows.
+    """
+    states = r.states(r.read(paths))
+    pairs = [pair for pair in sorted(_declared_pairs(pipeline)) if pair[1] in tables and pair in states]
+    new = [
+        replace(states[pair].newest, status=r.DECLARED, reason=r.ROWS_OF_BEFORE, missing=None)
+        for pair in pairs
+        if states[pair].newest.reason != r.ROWS_OF_BEFORE
+    ]
+    r.append(paths, new, run_id)
+
+
+def new_records(
+    pipeline: Pipeline, paths: TablePaths, known: Sequence[Record], seen: BufferState | None
+) -> list[Record]:
+    """Return the records by which a declaration differs from those that are known; nothing is written.
+
+    Args:
+        pipeline: the declaration, without columns that tables took up.
+        paths: the tables of the pipeline.
+        known: the records so far, in order.
+        seen: the state of the buffer; None before its first batch.
+    """
+    declared, states, new = _declared_pairs(pipeline), r.states(known), list[Record]()
+    for pair in sorted(declared):
+        new += _of_pair(pipeline, paths, pair, states.get(pair), seen, is_known=bool(states))
+    for pair, state in sorted(states.items()):
+        if pair not in declared and state.newest.status != r.LEFT_OUT:
+            release = _last_release(paths, pair[0], seen)
+            new.append(replace(state.newest, status=r.LEFT_OUT, release=release, missing=None))
+    return new
+
+
+def _declared_pairs(pipeline: Pipeline) -> set[Pair]:
+    return {(history, member) for history, members in r.histories_of(pipeline).items() for member in members}
+
+
+def content_of(pipeline: Pipeline, pair: Pair) -> Content:
+    """Return what decides the rows of a history's member: that of its table, and in an aggregate's root and field."""
+    history, member = pair
+    content = table_content(pipeline.table(member))
+    for aggregate in pipeline.targets.aggregates:
+        if aggregate.history == history:
+            content |= {"root": aggregate.root, "field": dict(schemas.members_of(aggregate))[member]}
+    return content
+
+
+def _of_pair(
+    pipeline: Pipeline, paths: TablePaths, pair: Pair, state: State | None, seen: BufferState | None, *, is_known: bool
+) -> Iterator[Record]:
+    """Yield the records of a history's member that its declaration needs; is_known: others have records already."""
+    content, (history, member) = content_of(pipeline, pair), pair
+    if state is not None and state.newest.status != r.LEFT_OUT and state.newest.declaration == content:
+        return
+    if seen is None:
+        yield Record(history, member, r.COMPLETE, content, reason=r.FROM_STREAM)
+        return
+    release = _last_release(paths, history, seen)
+    if state is None and not is_known and (written := _written(paths, pair, content)) is not None:
+        # The lake is one of before there were records: what its history has columns of was written as declared now.
+        yield Record(history, member, r.COMPLETE, written, release, reason=r.FROM_EARLIER)
+        if written == content:
+            return
+    yield Record(history, member, r.DECLARED, content, release)
+
+
+def _last_release(paths: TablePaths, history: str, seen: BufferState | None) -> int:
+    """Return the newest release that may have written into a history by an earlier declaration.
+
+    A batch that died has written rows of a release that is not complete.
+    """
+    complete = 0 if seen is None else seen.release
+    return max(complete, shadow_tables.newest_release(paths, history)) if exists(paths.table(history)) else complete
+
+
+def _written(paths: TablePaths, pair: Pair, content: Content) -> Content | None:
+    """Return the content that a history of a lake without records was written by; None where it has not the member."""
+    history, _ = pair
+    if not exists(paths.table(history)):
+        return None
+    schema = arrow_tables.plain_schema(small_tables.schema_of(paths.table(history)))
+    if "field" in content:
+        fields = _fields(schema, content["field"])
+        if fields is None:
+            return None
+    else:
+        fields = set(schema.names)
+    columns = {name: about for name, about in content["columns"].items() if name in fields}
+    return {**content, "columns": columns}
+
+
+def _fields(schema: pa.Schema, field: str) -> set[str] | None:
+    """Return the names of the columns of a member's changes in an aggregate's history; None where it lacks them."""
+    if field not in schema.names or not pa.types.is_list(kind := schema.field(field).type):
+        return None
+    return {kind.value_type.field(number).name for number in range(kind.value_type.num_fields)}
+
+
+def by_source(content: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, tuple[str, str]]:
+    """Return, by a column's name in the source in lower case, its name in the lake and its type."""
+    return {source.casefold(): (name, kind) for name, (kind, source) in content["columns"].items()}

@@ -1,0 +1,100 @@
+"""Decode undecided transactions again where a declaration watches other tables than the buffer knows.
+
+A landing decodes messages by the declaration of its time: rows of a table that was not watched are not counted, and
+metadata counts watched tables only. When tables are added, removed, renamed, or get another source or key, the messages
+of transactions that wait are landed once more, as the declaration says now, and replace what the buffer holds of them.
+So a transaction is decided by one declaration. Rows of transactions that were released before are not landed again:
+histories take them up (`txloom.steps.settling.settle`).
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config.contents import digest_of, watched_content
+from txloom.config.models.pipeline import Pipeline
+from txloom.events import formats
+from txloom.events.formats import SourceDecoder
+from txloom.steps.landing.close_landing import close
+from txloom.steps.step import Step
+from txloom.storage.buffer.newest_batch import BufferState, buffer_state
+from txloom.storage.declarations import undecided
+from txloom.storage.declarations.source_samples import source_samples, watched_sources
+from txloom.storage.landing import landing_plan, landing_tables
+from txloom.storage.sources import file_positions
+from txloom.storage.sources.splits import LandingPlan
+
+LOG = logging.getLogger(__name__)
+
+
+def redecode_undecided(step: Step, last: int, plan: Sequence[Mapping[str, Any]]) -> int:
+    """Land the messages of undecided transactions again where the watched tables changed since the last landing.
+
+    Such a landing is written for each change, also where nothing waits: it is the border between messages that were
+    decoded by one declaration and by the next. A repeated call lands nothing more.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        last: the number of the last landing, which is finished.
+        plan: the rows of the plan of the newest landing; none before the first.
+
+    Returns:
+        the number of the last landing, which may be a new one.
+    """
+    content = watched_content(step.pipeline)
+    if not plan:
+        return last
+    watched = plan[0]["watched"] or landing_plan.last_watched(step.paths)
+    if watched == digest_of(content):
+        return last
+    landing = LandingPlan(last + 1, datetime.now(UTC), ())
+    about = {"landing": landing.number, "run_id": step.run_id, "at": landing.at}
+    landing_plan.write_plan(step.paths, landing.number, [about | landing_plan.watched_row(content)])
+    finish_redecoding(step, landing)
+    return landing.number
+
+
+def finish_redecoding(step: Step, landing: LandingPlan) -> None:
+    """Write a planned landing of messages that are decoded again, and close it; a repeated call writes nothing."""
+    pipeline, paths, seen = step.pipeline, step.paths, buffer_state(step.paths)
+    messages = _messages(pipeline, seen, undecided.Undecided(paths))
+    decode = partial(landing_tables.decode_again, partial(SourceDecoder, pipeline), number=landing.number, paths=paths)
+    decoded: Iterable[pa.Table] = map(decode, messages)
+    if formats.is_ordered(pipeline):
+        decoded = _with_open_transactions(step, landing.number, list(decoded))
+    count = landing_tables.land_redecoded(decoded, landing, paths)
+    close(step, replace(landing, redecodes=True))
+    LOG.info(
+        f"the watched tables changed: {count} messages of undecided transactions are decoded again "
+        f"(landing {landing.number})"
+    )
+
+
+def _with_open_transactions(step: Step, landing: int, decoded: list[pa.Table]) -> list[pa.Table]:
+    """Let the files of an ordered source go on inside the transactions as they were decoded again; return these."""
+    rows: dict[tuple[str, int], list[tuple[int, str | None]]] = {}
+    for events in decoded:
+        is_row = pc.and_(pc.is_valid(events.column("pos")), pc.is_valid(events.column("csn")))
+        for row in events.filter(is_row).select(["xid", "csn", "pos", "table"]).to_pylist():
+            rows.setdefault((row["xid"], row["csn"]), []).append((row["pos"], row["table"]))
+    positions = file_positions.inside_transactions(step.paths)
+    file_positions.write(step.paths, landing, [file_positions.recounted(each, rows) for each in positions])
+    return decoded
+
+
+def _messages(pipeline: Pipeline, seen: BufferState | None, waiting: undecided.Undecided) -> Iterator[pa.Table]:
+    """Yield the messages of undecided transactions in parts, each in the order in which it is decoded."""
+    is_ordered = formats.is_ordered(pipeline)
+    transactions = waiting.transactions(seen)
+    events = waiting.deliveries(transactions) if is_ordered else waiting.messages(transactions)
+    if events.num_rows:
+        yield events
+    if not is_ordered:
+        samples = source_samples(waiting.paths, undecided.UNWATCHED)
+        yield from waiting.unwatched(sorted(watched_sources(pipeline, samples)), transactions)

@@ -1,0 +1,118 @@
+"""Copy rows of a history's member out of another history that has them: no message is needed for that."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from txloom.config import names
+from txloom.config.contents import Content
+from txloom.config.models.pipeline import Aggregate, Child, Mirror, Pipeline, Table
+from txloom.steps.backfill.apply import correct_history
+from txloom.steps.backfill.compare import counts_of
+from txloom.steps.backfill.released_events import OUTCOMES
+from txloom.steps.backfill.scope import HIGHEST, Scope, Target
+from txloom.steps.backfill.table_comparison import Comparison
+from txloom.steps.declarations.declare import by_source
+from txloom.steps.settling.need import Need, first_seen
+from txloom.steps.step import Step
+from txloom.storage.declarations import records as r
+from txloom.storage.declarations.records import Pair, Record, State
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.read_session import exists
+from txloom.storage.paths import TablePaths
+from txloom.storage.rewriting.rewrite import Rewrite
+from txloom.storage.targets import history_reader, schemas, shadow_tables
+from txloom.storage.targets.row_tables import RowTable
+
+
+def copy_rows(step: Step, pipeline: Pipeline, known: Sequence[Record], need: Need) -> bool:
+    """Bring the rows that a mirror's history needs out of another history that has all of them.
+
+    Rows of an aggregate's history, which has its members side by side, are not copied. A repeated call copies no row
+    twice.
+
+    Returns:
+        whether there is such a history; its rows are there then.
+    """
+    paths, states = step.paths, r.states(known)
+    if need.replaces or "field" in states[need.pair].newest.declaration:
+        return False
+    source = source_of(paths, states, need)
+    if source is None:
+        return False
+    table = pipeline.table(need.pair[1])
+    where = f"_txloom_release <= {need.until}"
+    if not need.everything and need.gap is not None and not need.values:
+        where += f" and _txloom_release > {need.gap}"
+    rows = history_reader.parts(paths, _row_table(table, states[source]), where)
+    _write(step, pipeline, need, rows)
+    return True
+
+
+def source_of(paths: TablePaths, states: dict[Pair, State], need: Need) -> Pair | None:
+    """Return the first other history that has every row which a history's member needs; None for none."""
+    content = states[need.pair].newest.declaration
+    for pair, state in sorted(states.items()):
+        if pair[1] != need.pair[1] or pair == need.pair or state.settled is None:
+            continue
+        is_whole = state.settled.status == r.COMPLETE and not state.settled.since_csn
+        covers = is_whole and state.follows >= need.until and not _is_cleaned(paths, pair[0])
+        if covers and exists(paths.table(pair[0])) and _has_columns(paths, state.settled.declaration, content, pair[1]):
+            return pair
+    return None
+
+
+def _is_cleaned(paths: TablePaths, history: str) -> bool:
+    return small_tables.last_written(paths.table(history), history_reader.CLEANED) > 0
+
+
+def _has_columns(paths: TablePaths, has: Content, needs: Content, table: str) -> bool:
+    """Return whether rows that were written by one content have all values that another one asks for."""
+    if any(has.get(name) != needs.get(name) for name in ("source", "key", "dropped_columns")):
+        return False
+    known = by_source(has)
+    return all(
+        known.get(source) == about if source in known else first_seen(paths, table, source) is None
+        for source, about in by_source(needs).items()
+    )
+
+
+def _row_table(table: Table, state: State) -> RowTable:
+    """Return what reads the changes of a table out of a history that may not be declared any more."""
+    history, content = state.newest.table, state.settled.declaration if state.settled else {}
+    field = content.get("field")
+    if field is None:
+        return RowTable(table, table.name, Mirror(table=table.name, history=history), None)
+    root, children = content["root"], tuple[Child, ...]()
+    if root != table.name:
+        child = {"table": table.name, "as": field, "relation": "many", "parent_key": [table.key[0]]}
+        children = (Child.model_validate(child),)
+    return RowTable(table, table.name, None, Aggregate(name=table.name, history=history, root=root, children=children))
+
+
+def _write(step: Step, pipeline: Pipeline, need: Need, parts: Iterator[pa.Table]) -> None:
+    """Bring rows into a mirror's history, in one commit: all where it is empty, else those that it lacks."""
+    paths, (history, member) = step.paths, need.pair
+    path, schema = paths.table(history), schemas.changes_schema(pipeline.table(member))
+    (held,) = small_tables.query(path, "select count(*) as n from t")
+    if not held["n"]:
+        rewrite = Rewrite.of(path, names.POSITION)
+        for rows in parts:
+            rewrite.add(rows)
+        if rewrite.added:
+            rewrite.commit(None)
+        return
+    scope = Scope(pipeline, paths, step.run_id, 0, HIGHEST, need.until)
+    target = Target(history, names.POSITION, schema, is_history=True, members=(member,))
+    scope.note("rebuilding", detail="the declaration changed")
+    rewrite = shadow_tables.anew(paths.table(names.shadow_table(history)), schema, names.POSITION)
+    for rows in parts:
+        rewrite.add(rows)
+    rewrite.commit({})
+    shadow_tables.write(paths.table(names.shadow_table(names.TRANSACTIONS)), OUTCOMES.empty_table())
+    Comparison(scope, target).write(step.session)
+    counts = counts_of(scope, target)
+    if counts["missing"] or counts["different"]:
+        correct_history(step.session, scope, target)
+    shadow_tables.drop(paths, [names.TRANSACTIONS, history])
+    scope.note("dropped", detail="the declaration changed")

@@ -1,0 +1,45 @@
+"""Follow a declaration that changed: settle the histories, then say which current tables are computed anew."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.steps.settling.computed import Computed, are_compared, compare, computed_as_before
+from txloom.steps.settling.settle import settle
+from txloom.steps.step import Step
+from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.declarations.incomplete import incomplete_tables
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a merge has to know of the declaration.
+
+    Args:
+        computed: what current tables are computed from.
+        incomplete: source tables whose changes are not all there.
+    """
+
+    computed: Computed = field(default_factory=Computed)
+    incomplete: Collection[str] = ()
+
+
+def follow_declaration(step: Step, pipeline: Pipeline) -> Followed:
+    """Compare the tables with the declaration, and make histories again that it asks for.
+
+    Nothing is read of the records while every current table was compared with the newest of them. A repeated call makes
+    nothing again.
+
+    Args:
+        step: the declaration, the tables and the run.
+        pipeline: the declaration with columns that tables took up.
+    """
+    paths, seen = step.paths, buffer_state(step.paths)
+    if seen is None or not seen.declared.stamp:
+        return Followed()
+    stamp = seen.declared.stamp
+    if are_compared(pipeline, paths, stamp):
+        return Followed(computed_as_before(pipeline, paths, stamp))
+    states = settle(step, pipeline, seen)
+    incomplete = incomplete_tables(pipeline, states)
+    return Followed(compare(pipeline, paths, states, "" if incomplete else stamp), incomplete)

@@ -1,0 +1,124 @@
+"""What a history's member needs, so that all its rows are as a changed declaration says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from txloom.config import names
+from txloom.quality import findings as f
+from txloom.steps.declarations.declare import by_source
+from txloom.storage.declarations.records import INCOMPLETE, ROWS_OF_BEFORE, Pair, State
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import text_literal
+from txloom.storage.paths import TablePaths
+
+
+@dataclass(frozen=True)
+class Need:
+    """What is to be made again of a history's member.
+
+    Args:
+        pair: the history and its member.
+        until: the newest release that an earlier declaration may have written.
+        border: the first landing that was decoded as its table is declared now; a later release may have transactions
+            of earlier landings.
+        everything: rows of all releases up to it.
+        gap: rows of releases above this one, up to `until`; None: there is no gap.
+        values: by column that earlier rows lack, the csn of the first event with a value.
+        renamed: by column, its name in rows of earlier releases.
+        field: of a document's member, the field that held its changes; None: it has the same name.
+        replaces: whether rows of another source or key lie there, which have to go.
+        recomputes: whether tables that are computed from the history have to be computed again in any case.
+    """
+
+    pair: Pair
+    until: int
+    border: int = 0
+    everything: bool = False
+    gap: int | None = None
+    values: Mapping[str, int] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    field: str | None = None
+    replaces: bool = False
+    recomputes: bool = False
+
+    @property
+    def is_nothing(self) -> bool:
+        """Return whether the history is as declared already."""
+        return not (self.rereads or self.renamed or self.field or self.replaces)
+
+    @property
+    def rereads(self) -> bool:
+        """Return whether rows of released transactions are to be made again."""
+        return self.everything or self.gap is not None or bool(self.values)
+
+    @property
+    def transactions(self) -> str:
+        """Return the SQL condition on `transactions` of those whose rows are to be made again."""
+        if self.replaces:
+            return "true"
+        conditions = ["true"] if self.everything else []
+        conditions += [f"release > {self.gap}"] if self.gap is not None else []
+        conditions += [f"csn >= {min(self.values.values())}"] if self.values else []
+        return f"({earlier(self.until, self.border)} and ({' or '.join(conditions or ['false'])}))"
+
+    def concerns(self, csn: int, release: int, landing: int | None) -> bool:
+        """Return whether the rows of a transaction are to be made again; landing: the last that has its events."""
+        if self.replaces:
+            return True
+        if release > self.until and (landing or 0) >= self.border:
+            return False
+        in_gap = self.gap is not None and release > self.gap
+        return self.everything or in_gap or any(csn >= first for first in self.values.values())
+
+
+def earlier(until: int, border: int) -> str:
+    """Return the SQL condition on transactions that were released by an earlier declaration."""
+    return f"(release <= {until} or coalesce(landing, 0) < {border})"
+
+
+def need_of(paths: TablePaths, state: State, adopted: Mapping[str, str], border: int) -> Need:
+    """Return what a history's member needs that an edit left open.
+
+    Args:
+        paths: the tables of the pipeline.
+        state: the state of the member.
+        adopted: the columns that its table took up by itself: by name in the source, the name in the lake.
+        border: the first landing that was decoded as its table is declared now.
+    """
+    pair, content, until = state.newest.pair, state.newest.declaration, state.newest.release
+    if state.settled is None:
+        return Need(pair, until, border, everything=True, recomputes=True)
+    before = state.settled.declaration
+    if any(before.get(name) != content.get(name) for name in ("source", "key", "dropped_columns", "root")):
+        return Need(pair, until, border, everything=True, replaces=True, recomputes=True)
+    known = {source.casefold(): (name, "string") for source, name in adopted.items()} | by_source(before)
+    values, renamed = dict[str, int](), dict[str, str]()
+    for source, (name, _) in by_source(content).items():
+        if source in known:
+            renamed |= {name: known[source][0]} if known[source][0] != name else {}
+        elif name in before["columns"]:
+            values[name] = 0
+        elif (first := first_seen(paths, pair[1], source)) is not None:
+            values[name] = first
+    gap = state.follows if _has_released(paths, f"release > {state.follows} and {earlier(until, border)}") else None
+    removed = {name for name in before["columns"] if name not in content["columns"]}
+    field_before = before.get("field") if before.get("field") != content.get("field") else None
+    need = Need(pair, until, border, False, gap, values, renamed, field_before)
+    is_again = state.settled.status == INCOMPLETE or state.newest.reason == ROWS_OF_BEFORE
+    is_other = bool(removed) or is_again or not need.is_nothing
+    return replace(need, recomputes=is_other, everything=is_again)
+
+
+def first_seen(paths: TablePaths, table: str, source: str) -> int | None:
+    """Return the csn of the first event that had an undeclared column of a table; None where none was seen."""
+    named = f'lower("column") = {text_literal(source)} and "table" = {text_literal(table)}'
+    sql = f"select min(since_csn) as first from t where code = {text_literal(f.ADDED)} and {named}"
+    rows = small_tables.query(paths.table(names.FINDINGS), sql)
+    first: int | None = rows[0]["first"] if rows else None
+    return first
+
+
+def _has_released(paths: TablePaths, where: str) -> bool:
+    """Return whether a transaction for which a SQL condition holds was released."""
+    sql = f"select 1 as n from t where status = 'released' and {where} limit 1"
+    return bool(small_tables.query(paths.table(names.TRANSACTIONS), sql))

@@ -1,0 +1,143 @@
+"""Make rows of histories again: out of other histories that have them, else out of landed messages."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.steps.backfill.apply import correct_history
+from txloom.steps.backfill.compare import counts_of, refuse_repeated
+from txloom.steps.backfill.rebuild import rebuild_histories
+from txloom.steps.backfill.scope import HIGHEST, SHORT, Scope, Target, only
+from txloom.steps.backfill.table_comparison import STAY, Comparison
+from txloom.steps.settling import copying
+from txloom.steps.settling.need import Need
+from txloom.steps.step import Step
+from txloom.storage.declarations import history_rewriting
+from txloom.storage.declarations.records import Pair, Record
+from txloom.storage.declarations.redeclared import redeclared_of
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.rewriting.rewrite import Rewrite
+from txloom.storage.targets import shadow_tables
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The transactions whose rows could not be made again.
+
+    Args:
+        transactions: how many.
+        first_csn: the lowest of their csns.
+        last_csn: the highest of their csns.
+        may_come: whether all that is missing of them are messages that have not arrived yet.
+        from_history: whether the rows that were made came from another history.
+    """
+
+    transactions: int = 0
+    first_csn: int = 0
+    last_csn: int = 0
+    may_come: bool = False
+    from_history: bool = False
+
+    def __str__(self) -> str:
+        """Return what is missing in words."""
+        if not self.transactions:
+            return "nothing"
+        what = "rows have not arrived yet" if self.may_come else "messages are not kept any more, or cannot be read"
+        between = f"csn {self.first_csn} to {self.last_csn}"
+        return f"of {self.transactions} transactions ({between}), {what}"
+
+
+def remake(
+    step: Step, pipeline: Pipeline, known: Sequence[Record], needs: Sequence[Need], release: int
+) -> dict[Pair, Missing]:
+    """Make rows of histories again, and return what is missing by history and member.
+
+    Args:
+        step: the declaration, the tables and the run.
+        pipeline: the declaration with columns that tables took up.
+        known: the records, in order.
+        needs: what is needed, of each history's member.
+        release: the newest release.
+    """
+    made: dict[Pair, Missing] = {}
+    for need in needs:
+        if copying.copy_rows(step, pipeline, known, need):
+            made[need.pair] = Missing(from_history=True)
+    left = [need for need in needs if need.pair not in made]
+    if not left:
+        return made
+    scope = _scope(step, pipeline, left, release)
+    scope.note("rebuilding", detail="the declaration changed")
+    rebuild_histories(step.session, scope)
+    outcomes = _outcomes(scope)
+    by_history: dict[str, list[Need]] = {}
+    for need in left:
+        by_history.setdefault(need.pair[0], []).append(need)
+    for target in scope.histories:
+        if of_history := by_history.get(target.name):
+            missing = {need.pair: _missing(need, target, outcomes) for need in of_history}
+            made |= missing
+            _write(step, scope, target, of_history, whole=not any(each.transactions for each in missing.values()))
+    shadow_tables.drop(step.paths, [names.TRANSACTIONS, *(target.name for target in scope.histories)])
+    scope.note("dropped", detail="the declaration changed")
+    return made
+
+
+def _scope(step: Step, pipeline: Pipeline, needs: Sequence[Need], release: int) -> Scope:
+    """Return the rebuild of all histories of which rows are needed."""
+    chosen = only(pipeline, sorted({need.pair[1] for need in needs}))
+    conditions = " or ".join(dict.fromkeys(need.transactions for need in needs))
+    redeclared = redeclared_of(pipeline, step.paths)
+    return Scope(chosen, step.paths, step.run_id, 0, HIGHEST, release, redeclared, conditions)
+
+
+def _outcomes(scope: Scope) -> list[dict[str, Any]]:
+    """Return the transactions that could not be made again."""
+    path = scope.paths.table(names.shadow_table(names.TRANSACTIONS))
+    return small_tables.query(path, f"select * from t where {STAY}")
+
+
+def _missing(need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]]) -> Missing:
+    """Return what a history's member lacks: of a document's history, transactions of which some member is not there."""
+    lacking = [
+        row
+        for row in outcomes
+        if need.concerns(row["csn"], row["release"], row["landing"])
+        and (row["tables"] is None or {*row["tables"]} & {*target.members})
+    ]
+    if not lacking:
+        return Missing()
+    csns = [row["csn"] for row in lacking]
+    may_come = all(row["fate"] == SHORT for row in lacking)
+    return Missing(len({(row["xid"], row["csn"]) for row in lacking}), min(csns), max(csns), may_come)
+
+
+def _write(step: Step, scope: Scope, target: Target, needs: Sequence[Need], *, whole: bool) -> None:
+    """Bring the rows that were made again into a history, in one commit.
+
+    whole: whether no transaction is missing. Rows of another source or key are replaced only then.
+    """
+    path, shadow = scope.paths.table(target.name), scope.paths.table(names.shadow_table(target.name))
+    if any(need.replaces for need in needs):
+        if whole:
+            schema = arrow_tables.plain_schema(small_tables.schema_of(path))
+            history_rewriting.replace(path, schema, arrow_tables.parts_of(shadow, target.schema))
+        return
+    (held,) = small_tables.query(path, "select count(*) as n from t")
+    if not held["n"]:
+        rewrite = Rewrite.of(path, [name for name in target.key if name in target.schema.names])
+        for rows in arrow_tables.parts_of(shadow, target.schema):
+            rewrite.add(rows)
+        if rewrite.added:
+            rewrite.commit(None)
+        return
+    Comparison(scope, target).write(step.session)
+    refuse_repeated(scope, target)
+    counts = counts_of(scope, target)
+    if counts["missing"] or counts["different"]:
+        correct_history(step.session, scope, target)

@@ -1,0 +1,155 @@
+"""Make histories again that a changed declaration asks for, and record since when each of them is complete.
+
+Rows of earlier releases come from another history that has them, else from the messages that were landed; what neither
+has is missing, and the table needs a snapshot. Each history gets its rows in one commit. A run that dies is repeated:
+rows that are there are not written again, and the record comes last.
+"""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.steps.settling import remake
+from txloom.steps.settling.need import Need, need_of
+from txloom.steps.step import Step
+from txloom.storage.buffer.newest_batch import BufferState
+from txloom.storage.checks import findings
+from txloom.storage.declarations import history_rewriting
+from txloom.storage.declarations import records as r
+from txloom.storage.declarations.history_rewriting import Renamed
+from txloom.storage.declarations.loaded import loaded_since
+from txloom.storage.declarations.records import Pair, Record, State
+from txloom.storage.delta import small_tables
+from txloom.storage.landing import landing_plan
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.valid_through import valid_through
+from txloom.storage.publishing.watermark import Watermark
+from txloom.storage.targets.row_tables import row_tables
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What became of a history's member: missing transactions, and whether rows of it changed."""
+
+    missing: remake.Missing
+    reason: str
+
+
+def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, State]:
+    """Make what is open of histories, and return the state of every history's member.
+
+    Args:
+        step: the declaration, the tables and the run.
+        pipeline: the declaration with columns that tables took up.
+        seen: the state of the buffer.
+    """
+    paths, known = step.paths, r.read(step.paths)
+    states = r.states(known)
+    declared = {(history, member) for history, members in r.histories_of(pipeline).items() for member in members}
+    open_pairs = r.unsettled(states, declared)
+    adopted = _adopted(paths) if open_pairs else {}
+    _, since = landing_plan.decoded_since(paths) if open_pairs else (0, {})
+    needs = {pair: need_of(paths, states[pair], adopted.get(pair[1], {}), since.get(pair[1], 0)) for pair in open_pairs}
+    _rename(paths, states, needs.values())
+    made = remake.remake(step, pipeline, known, [need for need in needs.values() if need.rereads], seen.release)
+    settled = [
+        record
+        for pair, need in needs.items()
+        if (record := _record(step, states[pair], need, made.get(pair, remake.Missing()))) is not None
+    ]
+    settled += _loaded(step, pipeline, states, declared, seen)
+    r.append(paths, settled, step.run_id)
+    states = r.states(r.read(paths)) if settled else states
+    _report(step, pipeline, states)
+    return states
+
+
+def _adopted(paths: TablePaths) -> dict[str, dict[str, str]]:
+    """Return by table the undeclared columns that it took up: by name in the source, the name in the lake."""
+    rows = small_tables.query(paths.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t')
+    adopted: dict[str, dict[str, str]] = {}
+    for row in rows:
+        adopted.setdefault(row["table"], {})[row["source"]] = row["column"]
+    return adopted
+
+
+def _rename(paths: TablePaths, states: Mapping[Pair, State], needs: Collection[Need]) -> None:
+    """Give values of earlier releases the new names of their columns, one history after the other."""
+    by_history: dict[str, list[Need]] = {}
+    for need in needs:
+        if need.renamed or need.field:
+            by_history.setdefault(need.pair[0], []).append(need)
+    for history, of_history in by_history.items():
+        fields: dict[str, str] = {}
+        of_fields: dict[str, Mapping[str, str]] = {}
+        columns: Mapping[str, str] = {}
+        for need in of_history:
+            field = states[need.pair].newest.declaration.get("field")
+            if field is None:
+                columns = need.renamed
+                continue
+            fields |= {field: need.field} if need.field else {}
+            of_fields |= {field: need.renamed} if need.renamed else {}
+        until = max(need.until for need in of_history)
+        history_rewriting.rename(paths.table(history), Renamed(until, columns, fields, of_fields))
+
+
+def _record(step: Step, state: State, need: Need, missing: remake.Missing) -> Record | None:
+    """Return the record that settles a history's member; None while it waits and nothing is new."""
+    newest = state.newest
+    basis = None if need.recomputes else state.basis
+    if not missing.transactions:
+        reason = r.FROM_MESSAGES if need.rereads else r.FROM_HISTORY
+        if missing.from_history:
+            reason = r.FROM_HISTORY
+        if need.is_nothing and state.settled is not None:
+            reason = state.settled.reason or reason
+        since = state.settled.since_csn if state.settled is not None and not need.everything else 0
+        return replace(newest, status=r.COMPLETE, since_csn=since, reason=reason, missing=None, basis=basis)
+    lacking = replace(newest, since_csn=missing.last_csn + 1, reason=r.ONLY_SINCE, missing=str(missing), basis=basis)
+    if missing.may_come and not _is_overdue(step, newest, str(missing)):
+        same = newest.status == r.WAITING and newest.missing == str(missing)
+        return None if same else replace(lacking, status=r.WAITING)
+    return replace(lacking, status=r.INCOMPLETE)
+
+
+def _is_overdue(step: Step, newest: Record, missing: str) -> bool:
+    """Return whether messages have been waited for longer than patience, and none came since."""
+    if newest.status != r.WAITING or newest.missing != missing or newest.at is None:
+        return False
+    return datetime.now(UTC) - newest.at >= step.pipeline.completeness.patience
+
+
+def _loaded(
+    step: Step, pipeline: Pipeline, states: Mapping[Pair, State], declared: Collection[Pair], seen: BufferState
+) -> list[Record]:
+    """Return the records of incomplete members whose tables a snapshot completes that this merge shows."""
+    lacking = {pair: states[pair].newest for pair in declared if states[pair].newest.status == r.INCOMPLETE}
+    if not lacking:
+        return []
+    reached = Watermark(valid_through(step.paths, seen), seen.release)
+    since = min(record.since_csn for record in lacking.values())
+    loaded = loaded_since(pipeline, step.paths, reached, since - 1)
+    return [
+        replace(record, status=r.COMPLETE, since_csn=csn, reason=r.FROM_LOAD, missing=None)
+        for pair, record in sorted(lacking.items())
+        if (csn := loaded.get(pair[1], 0)) and csn >= record.since_csn - 1
+    ]
+
+
+def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> None:
+    """Record a finding for each table that needs a snapshot because its history is not complete."""
+    seen: Sequence[Finding] = [
+        Finding(f.INCOMPLETE, name, None, record.since_csn - 1, None, f"{record.table}: {record.missing}")
+        for row_table in row_tables(pipeline)
+        if (state := states.get((row_table.history, name := row_table.table.name))) is not None
+        and (record := state.newest).status == r.INCOMPLETE
+    ]
+    findings.record(step.paths, seen, step.run_id, step.pipeline.source.format)

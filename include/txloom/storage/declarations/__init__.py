@@ -1,0 +1,1 @@
+"""What tables were computed from, and since when they are complete."""

@@ -1,0 +1,129 @@
+"""Rewrite a history in one commit: rows under new names of columns, or rows in the place of others."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import write_deltalake
+
+from txloom.arrow_types import AnyArray
+from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.committing import commit_properties
+from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.read_session import opened
+from txloom.storage.delta.table_metadata import newest_metadata
+
+NAMED_COLUMNS = ("unchanged", "before_known", "absent")
+"""Columns of a history that list names of columns, without txloom's prefix."""
+PREFIX = "_txloom_"
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """New names in the rows of a history that were written up to a release.
+
+    Args:
+        until: the release.
+        columns: by new name of a column, its name in these rows.
+        fields: of an aggregate's history, by new name of a member's field, its name in these rows.
+        of_fields: by field, the new names of columns of its member.
+    """
+
+    until: int
+    columns: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+    of_fields: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def rename(path: str, renamed: Renamed) -> None:
+    """Give values of earlier releases the new names of their columns, in one commit that rewrites the history.
+
+    A repeated call changes nothing: the old columns stay, with the values that they have.
+    """
+    schema = arrow_tables.plain_schema(arrow_tables.schema_of(opened(path)))
+    replace(path, schema, (_with_names(rows, renamed) for rows in _rows(path)))
+
+
+def replace(path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+    """Replace all rows of a history in one commit; parts: the new rows, which may be read from it meanwhile."""
+    table = FENCE.opened(path)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for rows in parts:
+            yield from arrow_tables.conform(rows, schema).to_batches()
+
+    write_deltalake(
+        table,
+        pa.RecordBatchReader.from_batches(schema, batches()),
+        mode="overwrite",
+        commit_properties=commit_properties(metadata=newest_metadata(path) or None),
+    )
+
+
+def _rows(path: str, where: str = "true") -> Iterator[pa.Table]:
+    return arrow_tables.batches({"t": opened(path)}, f"select * from t where {where}")
+
+
+def _with_names(rows: pa.Table, renamed: Renamed) -> pa.Table:
+    """Return rows of a history with new names in those of earlier releases."""
+    release: AnyArray = rows.column("_txloom_release").combine_chunks()
+    earlier = pc.less_equal(release, pa.scalar(renamed.until))
+    columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
+    result = dict(columns)
+    if renamed.columns:
+        result |= _renamed_columns(columns, renamed.columns, earlier)
+    for new, old in renamed.fields.items():
+        if old in columns and new in columns:
+            result[new] = pc.if_else(earlier, arrow_tables.reorder(columns[old], columns[new].type), columns[new])
+    for name, names in renamed.of_fields.items():
+        result[name] = _renamed_list(result[name], names, earlier)
+    return pa.table({name: result[name] for name in rows.column_names})
+
+
+def _renamed_list(lists: AnyArray, names: Mapping[str, str], earlier: AnyArray) -> AnyArray:
+    """Return an aggregate's member with new names of columns in the changes of chosen rows."""
+    if not len(lists):
+        return lists
+    changes, parents = pc.list_flatten(lists), pc.list_parent_indices(lists)
+    columns = {changes.type.field(i).name: pc.struct_field(changes, [i]) for i in range(changes.type.num_fields)}
+    columns |= _renamed_columns(columns, names, earlier.take(parents))
+    values = pa.StructArray.from_arrays([columns[each.name] for each in changes.type], fields=list(changes.type))
+    sizes = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
+    # The stubs know no mask beside a type.
+    made: AnyArray = pa.ListArray.from_arrays(offsets, values, type=lists.type, mask=lists.is_null())  # type: ignore[call-overload]
+    return made
+
+
+def _renamed_columns(
+    columns: Mapping[str, AnyArray], names: Mapping[str, str], earlier: AnyArray
+) -> dict[str, AnyArray]:
+    """Return the columns of changes that get values under a new name."""
+    made: dict[str, AnyArray] = {}
+    for new, old in names.items():
+        made[new] = pc.if_else(earlier, columns[old].cast(columns[new].type), columns[new])
+    before = columns[f"{PREFIX}before"]
+    images = {before.type.field(i).name: pc.struct_field(before, [i]) for i in range(before.type.num_fields)}
+    changed = {new: pc.if_else(earlier, images[old].cast(images[new].type), images[new]) for new, old in names.items()}
+    fields = [(images | changed)[each.name] for each in before.type]
+    made[f"{PREFIX}before"] = pa.StructArray.from_arrays(fields, fields=list(before.type), mask=before.is_null())
+    new_names = {old: new for new, old in names.items()}
+    for name in (f"{PREFIX}{each}" for each in NAMED_COLUMNS):
+        made[name] = _renamed_names(columns[name], new_names, earlier)
+    return made
+
+
+def _renamed_names(lists: AnyArray, names: Mapping[str, str], earlier: AnyArray) -> AnyArray:
+    """Return lists of names of columns with new names in chosen rows."""
+    if lists.null_count == len(lists):
+        return lists
+    texts: Sequence[Sequence[str] | None] = lists.to_pylist()
+    flags = earlier.to_pylist()
+    changed = [
+        [names.get(each, each) for each in text] if text is not None and flag else text
+        for text, flag in zip(texts, flags, strict=True)
+    ]
+    made: AnyArray = pa.array(changed, lists.type)
+    return made

@@ -1,0 +1,52 @@
+"""The tables that are not complete, because a declaration changed and messages of before are not kept."""
+
+from collections.abc import Iterable, Mapping
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.storage.declarations import marks
+from txloom.storage.declarations import records as r
+from txloom.storage.declarations.records import Pair, State
+from txloom.storage.paths import TablePaths
+from txloom.storage.targets import schemas
+from txloom.storage.targets.row_tables import row_tables
+
+
+def incomplete_tables(pipeline: Pipeline, states: Mapping[Pair, State]) -> list[str]:
+    """Return the source tables whose rows are computed from a history that is not complete.
+
+    Args:
+        pipeline: the declaration.
+        states: of each history's member.
+    """
+    fed = {row_table.table.name: (row_table.history, row_table.table.name) for row_table in row_tables(pipeline)}
+    return sorted(name for name, pair in fed.items() if pair in states and not states[pair].is_complete)
+
+
+def without_incomplete(pipeline: Pipeline, paths: TablePaths, tables: Iterable[str]) -> list[str]:
+    """Return tables without the current tables that are not complete.
+
+    Records are read only where the newest commit of one of the tables says that a merge left something incomplete.
+    """
+    chosen = list(tables)
+    marked = [marks.read_mark(paths.table(name)) for name in chosen if name in pipeline.current_tables]
+    if all(each.stamp or each.mark is None for each in marked):
+        return chosen
+    left_out = incomplete_current(pipeline, paths)
+    return [name for name in chosen if name not in left_out]
+
+
+def incomplete_current(pipeline: Pipeline, paths: TablePaths) -> list[str]:
+    """Return the current tables that hold rows of a source table which is not complete.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+    """
+    lacking = {*incomplete_tables(pipeline, r.states(r.read(paths)))}
+    mirrors = [mirror.current for mirror in pipeline.targets.mirrors if mirror.table in lacking]
+    documents = [
+        aggregate.current
+        for aggregate in pipeline.targets.aggregates
+        if lacking & {name for name, _ in schemas.members_of(aggregate)}
+    ]
+    return [*documents, *mirrors]

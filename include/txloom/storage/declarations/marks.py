@@ -1,0 +1,62 @@
+"""Marks of current tables: what a table was computed from, in the userMetadata of its commits.
+
+A mark names the history of each member and its basis (`records.Record`), and how rows become the table. A table whose
+mark is another one than its declaration asks for is computed again from history, in one commit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from txloom.config.contents import digest_of
+from txloom.config.models.pipeline import Aggregate, Pipeline
+from txloom.storage.declarations.records import Pair
+from txloom.storage.delta.table_metadata import newest_metadata
+from txloom.storage.targets.row_tables import RowTable, row_tables
+
+MARK, STAMP = "mark", "declared"
+"""Entries of a current table's userMetadata: its mark, and the stamp of the declaration that it was compared with."""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """What the newest commit of a current table says; mark: None for a table of before marks, or an empty new one."""
+
+    mark: str | None
+    stamp: str
+    is_new: bool
+    """No merge has written it yet: its first version is empty."""
+
+
+def read_mark(path: str) -> Marked:
+    """Return the mark of a current table; of one that does not exist, that of an empty new one."""
+    about = newest_metadata(path)
+    return Marked(about.get(MARK), about.get(STAMP, ""), not about.get("release") and not about.get("valid_through"))
+
+
+def row_mark(row_table: RowTable, bases: Mapping[Pair, int]) -> str:
+    """Return the mark that a row table has to have; bases: by history and member."""
+    return digest_of({"rows": _source(row_table, bases), "partitions": str(_partitions(row_table))})
+
+
+def document_mark(pipeline: Pipeline, aggregate: Aggregate, bases: Mapping[Pair, int]) -> str:
+    """Return the mark that a document table has to have; bases: by history and member."""
+    tables = {row_table.table.name: row_table for row_table in row_tables(pipeline)}
+    children = [[each.table, each.as_, each.relation, list(each.parent_key)] for each in aggregate.children]
+    members = [aggregate.root, *(each.table for each in aggregate.children)]
+    sources = {name: _source(tables[name], bases) for name in members}
+    return digest_of({"root": aggregate.root, "children": children, "rows": sources})
+
+
+def metadata_of(mark: str, stamp: str) -> dict[str, Any]:
+    """Return the entries of a commit's userMetadata."""
+    return {MARK: mark, STAMP: stamp}
+
+
+def _source(row_table: RowTable, bases: Mapping[Pair, int]) -> list[Any]:
+    pair = (row_table.history, row_table.table.name)
+    return [*pair, bases.get(pair, 0)]
+
+
+def _partitions(row_table: RowTable) -> str:
+    return "" if row_table.partitions is None else str(row_table.partitions.declared)

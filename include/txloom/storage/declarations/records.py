@@ -1,0 +1,168 @@
+"""Records of what histories were written from, and since when they are complete: the table `completeness`.
+
+A history has a record for each source table whose changes it holds (its member). A buffer that starts by a changed
+declaration appends a record with the status DECLARED, or LEFT_OUT, before it writes any row by it. A merge settles it:
+it makes the earlier rows again by the new declaration, and appends COMPLETE or INCOMPLETE.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from txloom.config import names
+from txloom.config.contents import Content, to_json
+from txloom.config.models.pipeline import Pipeline
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import TablePaths
+from txloom.storage.system_tables import COMPLETENESS, OPEN_STATUSES
+from txloom.storage.targets import schemas
+
+DECLARED, WAITING = OPEN_STATUSES
+"""DECLARED: the history is written by this declaration from now on, and rows of earlier releases are still to be made
+again. WAITING: they were, but messages of some transactions have not arrived yet."""
+COMPLETE = "complete"
+"""Every change from since_csn on is in the history as declared; 0: every change."""
+INCOMPLETE = "incomplete"
+"""Changes below since_csn are missing, and no message or other history has them: the table needs a snapshot."""
+LEFT_OUT = "left out"
+"""The declaration has no such history or member any more; nothing is written into it."""
+SETTLED = (COMPLETE, INCOMPLETE)
+
+FROM_STREAM = "the stream"
+FROM_EARLIER = "an earlier version"
+FROM_MESSAGES = "rebuilt from messages"
+FROM_HISTORY = "rebuilt from history"
+FROM_LOAD = "a loaded snapshot"
+ONLY_SINCE = "only since"
+ROWS_OF_BEFORE = "rows came for transactions of before"
+"""Reasons why a history is complete from a csn on. FROM_STREAM: it has every message since the pipeline's first.
+ROWS_OF_BEFORE: of DECLARED, why a merge has to look at rows of earlier transactions once more."""
+
+Pair = tuple[str, str]
+"""A history and one of its members."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row of `completeness`, as `system_tables.COMPLETENESS` describes it; number: its column `entered`."""
+
+    table: str
+    member: str | None
+    status: str
+    declaration: Content
+    release: int = 0
+    since_csn: int = 0
+    reason: str | None = None
+    missing: str | None = None
+    basis: int | None = None
+    number: int = 0
+    at: datetime | None = None
+
+    @property
+    def pair(self) -> Pair:
+        """Return the history and its member."""
+        return self.table, self.member or ""
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a history's member: its newest record, and the newest settled one before it.
+
+    Args:
+        newest: the newest record.
+        settled: the newest record with a status of SETTLED; None: there never was one.
+        follows: the newest release whose rows are as the settled record declares.
+    """
+
+    newest: Record
+    settled: Record | None
+    follows: int
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a merge still has to settle it."""
+        return self.newest.status in (DECLARED, WAITING)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether tables that are computed from it show the source."""
+        return self.newest.status == COMPLETE
+
+    @property
+    def basis(self) -> int:
+        """Return the number of the record by which tables that are computed from it were last to be computed again."""
+        return (self.settled.basis or 0) if self.settled is not None else 0
+
+
+def states(records: Iterable[Record]) -> dict[Pair, State]:
+    """Return the state of each history's member, of records in the order in which they were entered."""
+    states_of: dict[Pair, State] = {}
+    for record in records:
+        before = states_of.get(record.pair)
+        if record.status in SETTLED:
+            states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE)
+        elif before is None:
+            states_of[record.pair] = State(record, None, -1)
+        else:
+            states_of[record.pair] = State(record, before.settled, min(before.follows, record.release))
+    return states_of
+
+
+def read(paths: TablePaths) -> list[Record]:
+    """Return all records in the order in which they were entered; [] before there were any."""
+    path = paths.table(names.COMPLETENESS)
+    rows = small_tables.query(path, "select * from t order by entered")
+    return [_record(row) for row in rows]
+
+
+def _record(row: Mapping[str, Any]) -> Record:
+    return Record(
+        row["table"],
+        row["member"],
+        row["status"],
+        json.loads(row["declaration"]),
+        release=row["release"] or 0,
+        since_csn=row["since_csn"] or 0,
+        reason=row["reason"],
+        missing=row["missing"],
+        basis=row["entered"] if row["basis"] is None else row["basis"],
+        number=row["entered"],
+        at=row["at"],
+    )
+
+
+def append(paths: TablePaths, records: Sequence[Record], run_id: str) -> None:
+    """Append records in one commit; nothing for none."""
+    if not records:
+        return
+    now = datetime.now(UTC)
+    rows = [
+        {
+            **{name: value for name, value in vars(record).items() if name not in ("number", "at")},
+            "declaration": to_json(record.declaration),
+            "run_id": run_id,
+            "at": now,
+        }
+        for record in records
+    ]
+    small_tables.append(paths.table(names.COMPLETENESS), rows, COMPLETENESS)
+
+
+def newest_number(records: Sequence[Record]) -> int:
+    """Return the number of the newest record; 0 without any."""
+    return records[-1].number if records else 0
+
+
+def histories_of(pipeline: Pipeline) -> dict[str, list[str]]:
+    """Return the members of each history that a pipeline declares."""
+    members = {mirror.history: [mirror.table] for mirror in pipeline.targets.mirrors}
+    return members | {
+        each.history: [name for name, _ in schemas.members_of(each)] for each in pipeline.targets.aggregates
+    }
+
+
+def unsettled(states_of: dict[Pair, State], pairs: Collection[Pair]) -> list[Pair]:
+    """Return those of some histories' members that a merge still has to settle, in order."""
+    return sorted(pair for pair in pairs if pair in states_of and states_of[pair].is_open)

@@ -1,0 +1,89 @@
+"""What a changed declaration means for messages that were landed before it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.events import formats
+from txloom.events.formats import SourceDecoder
+from txloom.storage.declarations.source_samples import source_samples, watched_sources
+from txloom.storage.landing import landing_plan, name_spellings
+from txloom.storage.paths import TablePaths
+
+
+@dataclass(frozen=True)
+class Redeclared:
+    """What a changed declaration means for messages that were landed before.
+
+    Args:
+        border: the first landing whose messages were decoded as they are declared now; those of earlier ones are
+            decoded again.
+        sources: the names of source tables, as messages have them, each with the table that it is declared as now.
+        since: by table, the first landing from which on its messages were decoded as they are now.
+        spellings: how names of the source were spelled so far.
+    """
+
+    border: int
+    sources: Mapping[str, str]
+    since: Mapping[str, int]
+    spellings: Mapping[str, str]
+
+
+def redeclared_of(pipeline: Pipeline, paths: TablePaths) -> Redeclared | None:
+    """Return what messages of an earlier declaration mean; None where the watched tables never changed."""
+    border, since = landing_plan.decoded_since(paths)
+    if not border:
+        return None
+    spellings = name_spellings.known(paths)
+    sources = watched_sources(pipeline, source_samples(paths), spellings)
+    return Redeclared(border, sources, since, spellings)
+
+
+def as_declared(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) -> pa.Table:
+    """Return events under the names of tables, identities and counts that the present declaration gives them.
+
+    Rows whose message was removed have their table by the name of its source. A row that cannot be read as declared now
+    has the kind `poison`.
+
+    Args:
+        pipeline: the declaration.
+        redeclared: what it means for messages that were landed before.
+        events: rows of change_events with their messages, identities and counts (`expected`, in the result `counts`).
+    """
+    events = events.append_column("counts", events.column("expected")).drop_columns(["expected"])
+    old = pc.less(events.column("landing"), pa.scalar(redeclared.border))
+    if not pc.any(old).as_py():
+        return events
+    rest, before = events.filter(pc.invert(old)), events.filter(old)
+    named = cast("list[str]", before.column("source_table").to_pylist())
+    names = [redeclared.sources.get(name) for name in named]
+    is_row = pc.equal(before.column("kind"), pa.scalar("row"))
+    table = pc.if_else(is_row, pa.array(names, pa.string()), pa.nulls(len(names), pa.string()))
+    before = before.set_column(before.column_names.index("table"), "table", table)
+    before = before.filter(pc.or_(pc.invert(is_row), pc.is_valid(table)))
+    if not formats.is_ordered(pipeline):
+        has_message = pc.is_valid(before.column("value"))
+        decoded = _decoded(pipeline, redeclared, before.filter(has_message))
+        before = pa.concat_tables([decoded, before.filter(pc.invert(has_message))])
+    return pa.concat_tables([rest, before]).combine_chunks()
+
+
+def _decoded(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) -> pa.Table:
+    """Return events whose messages are decoded again."""
+    decoder, parts = SourceDecoder(pipeline, dict(redeclared.spellings)), [events.slice(0, 0)]
+    for topic in cast("list[str]", events.column("topic").unique().to_pylist()):
+        of_topic = events.filter(pc.equal(events.column("topic"), pa.scalar(topic, pa.string())))
+        headers = None
+        if "headers" in of_topic.column_names:
+            headers = [None if each is None else dict(each) for each in of_topic.column("headers").to_pylist()]
+        values = [value.encode() for value in cast("list[str]", of_topic.column("value").to_pylist())]
+        again = decoder.decode(topic, values, headers)
+        for name in ("kind", "table", "op", "identity", "payload", "digest"):
+            of_topic = of_topic.set_column(of_topic.column_names.index(name), name, again.column(name))
+        counts = of_topic.column_names.index("counts")
+        parts.append(of_topic.set_column(counts, "counts", again.column("expected")))
+    return pa.concat_tables(parts, promote_options="permissive")

@@ -1,0 +1,78 @@
+"""A message of each source table that was ever landed, by which a declaration is asked whether it watches the table."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from txloom.config.models.pipeline import Pipeline, Table
+from txloom.events import formats
+from txloom.events.formats import SourceDecoder
+from txloom.events.source_names import folded
+from txloom.storage.dead_letters.open_letters import MESSAGE
+from txloom.storage.delta import arrow_tables
+from txloom.storage.paths import TablePaths
+
+IN_ORDER = 'order by value is null, landing, "row"'
+
+
+def source_samples(paths: TablePaths, where: str = "true") -> pa.Table:
+    """Return a row message of each topic and source table: MESSAGE and source_table.
+
+    Its value is null where no message of the source table is kept any more.
+
+    Args:
+        paths: where the tables are.
+        where: a SQL condition on the rows.
+    """
+    first = f"row_number() over (partition by topic, source_table {IN_ORDER}) as n"
+    of_rows = f"kind = 'row' and source_table is not null and ({where})"
+    sql = f"select {MESSAGE}, source_table, {first} from t where {of_rows}"
+    return arrow_tables.select(paths.change_events, f"select * from ({sql}) where n = 1")
+
+
+def watched_sources(pipeline: Pipeline, samples: pa.Table, spellings: dict[str, str] | None = None) -> dict[str, str]:
+    """Return the names of source tables that a declaration watches, as messages have them, each with its table.
+
+    Args:
+        pipeline: the declaration.
+        samples: a message of each source table, as `source_samples` returns them.
+        spellings: how names of the source were spelled so far.
+    """
+    watched: dict[str, str] = {}
+    decoder = SourceDecoder(pipeline, spellings)
+    for row in samples.to_pylist():
+        name = row["source_table"]
+        if formats.is_ordered(pipeline):
+            table = decoder.find_table(name)
+        else:
+            table = (None if row["value"] is None else _decoded(decoder, row)) or _named_when_unread(pipeline, row)
+        if table is not None:
+            watched.setdefault(name, table)
+    return watched
+
+
+def _decoded(decoder: SourceDecoder, row: dict[str, Any]) -> str | None:
+    """Return the table that a sample's message is decoded for, and note in the sample whether it can be read."""
+    headers = None if row["headers"] is None else [dict(row["headers"])]
+    events = decoder.decode(row["topic"], [row["value"].encode()], headers).to_pylist()
+    row["is_read"] = bool(events) and events[0]["kind"] == "row"
+    return events[0]["table"] if row["is_read"] else None
+
+
+def _named_when_unread(pipeline: Pipeline, row: dict[str, Any]) -> str | None:
+    """Return the only table whose source has a name, in full or as its last part; None for none or several.
+
+    A message that was read decides by itself: its table is not watched.
+    """
+    if row.get("is_read"):
+        return None
+    name = row["source_table"]
+    last = folded(name.rsplit(".", 1)[-1])
+    alike = [table for table in pipeline.tables if folded(table.source.rsplit(".", 1)[-1]) == last]
+    exact = [table for table in alike if folded(table.source) == folded(name)]
+    return _only(exact or alike)
+
+
+def _only(tables: Sequence[Table]) -> str | None:
+    return tables[0].name if len(tables) == 1 else None

@@ -1,0 +1,95 @@
+"""The messages of transactions that no buffer decided yet, read from change_events."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.storage.buffer.newest_batch import BufferState
+from txloom.storage.dead_letters import deliveries
+from txloom.storage.dead_letters.open_letters import MESSAGE
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.delta.sql import text_list
+from txloom.storage.paths import TablePaths
+from txloom.transactions import reused_ids
+
+ROWS_AT_ONCE = 50_000
+"""About how many messages are decoded at once."""
+IN_ORDER = 'order by landing, "row"'
+UNWATCHED = "kind = 'row' and \"table\" is null and value is not null"
+"""Rows of tables that were not watched when they were landed, and whose messages are kept."""
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """The undecided transactions of a pipeline."""
+
+    paths: TablePaths
+
+    def transactions(self, seen: BufferState | None) -> list[str]:
+        """Return the ids of the transactions that wait, and of those with events in landings that no batch took."""
+        after = 0 if seen is None else seen.landing
+        pending = small_tables.query(self.paths.table(names.PENDING_TRANSACTIONS), "select transaction_id from t")
+        landed = f"landing > {after} and kind in ('row', 'metadata', 'marker') and transaction_id is not null"
+        new = small_tables.query(self.paths.change_events, f"select distinct transaction_id from t where {landed}")
+        return sorted({row["transaction_id"] for row in (*pending, *new)})
+
+    def messages(self, transactions: Sequence[str]) -> pa.Table:
+        """Return every landed message of some transactions, without those of finished ones that had the same ids."""
+        if not transactions:
+            return pa.table({})
+        columns = f'{MESSAGE}, landing, "row", {", ".join(reused_ids.COLUMNS)}'
+        chosen = "kind in ('row', 'metadata', 'marker') and value is not null"
+        ids = pa.array(transactions, pa.string())
+        sql = f"select {columns} from t where {chosen}"
+        events = arrow_tables.matching(self.paths.change_events, sql, "transaction_id", ids)
+        if not events.num_rows:
+            return pa.table({})
+        events = events.sort_by([("landing", "ascending"), ("row", "ascending")])
+        events = events.filter(pa.array(self._are_undecided(events)))
+        return events.select([name.strip('" ') for name in MESSAGE.split(",")])
+
+    def _are_undecided(self, events: pa.Table) -> list[bool]:
+        """Return which events are not of a transaction that was finished before."""
+        ids = text_list(sorted(cast("list[str]", events.column("transaction_id").unique().to_pylist())))
+        finished = small_tables.query(
+            self.paths.table(names.TRANSACTIONS), f"select transaction_id, csn from t where transaction_id in ({ids})"
+        )
+        done = {(row["transaction_id"], row["csn"]) for row in finished}
+        if not done:
+            return [True] * events.num_rows
+        rows = events.select(reused_ids.COLUMNS).to_pylist()
+        ends = reused_ids.ends(rows)
+        return [reused_ids.named(row, ends) not in done for row in rows]
+
+    def deliveries(self, transactions: Sequence[str]) -> pa.Table:
+        """Return the messages of one delivery of each transaction, of a source whose messages depend on their order."""
+        return deliveries.of_transactions(self.paths, transactions)
+
+    def unwatched(self, sources: Sequence[str], but: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield, in parts, the unwatched messages of some source tables whose transactions were never decided.
+
+        Such a transaction has no other event that counts: rows of no watched table, and no metadata.
+
+        Args:
+            sources: names of source tables.
+            but: ids of transactions that are left out.
+        """
+        if not sources:
+            return
+        of_sources = f"{UNWATCHED} and source_table in ({text_list(sources)})"
+        if exists(self.paths.table(names.TRANSACTIONS)):
+            of_sources += " and transaction_id not in (select transaction_id from d where transaction_id is not null)"
+        tables = {"t": opened(self.paths.change_events)}
+        if exists(self.paths.table(names.TRANSACTIONS)):
+            tables["d"] = opened(self.paths.table(names.TRANSACTIONS))
+        left_out = pa.array(but, pa.string())
+        sql = f'select {MESSAGE}, transaction_id, landing, "row" from t where {of_sources} {IN_ORDER}'
+        for rows in arrow_tables.gathered(arrow_tables.batches(tables, sql), ROWS_AT_ONCE):
+            new = rows.filter(pc.invert(pc.is_in(rows.column("transaction_id"), left_out)))
+            if new.num_rows:
+                yield new.select([name.strip('" ') for name in MESSAGE.split(",")])
