@@ -26,6 +26,8 @@ from txloom.steps.buffer.give_up import cause_of
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.pending import list_waiting, named
 from txloom.steps.buffer.release_batch import Released, release_small
+from txloom.steps.buffer.rows_of_before import take_rows_of_before
+from txloom.steps.declarations.declare import declare_redecoded
 from txloom.steps.step import Step
 from txloom.storage.buffer import batch_plan, buffer_stream, checkpoints
 from txloom.storage.dead_letters import open_letters
@@ -55,7 +57,10 @@ def run(step: Step) -> dict[str, int]:
     folder = Path(checkpoints.checkpoint(paths.warehouse, pipeline.name, generation).removeprefix("file://"))
     taken, number, held = _kept(folder)
     totals = {"generation": generation}
-    for end in batch_plan.ends(paths, taken, known):
+    declared, ends = step.declared, batch_plan.ends(paths, taken, known)
+    if any(end.redecodes for end in ends):
+        declared = declare_redecoded(declared, pipeline, paths, run_id)
+    for end in ends:
         rows = list[dict[str, Any]]()
         arrived = landed_between(paths, taken, end.landing)
         for bucket in range(BUCKETS):
@@ -64,7 +69,7 @@ def run(step: Step) -> dict[str, int]:
             rows += [
                 row for frame in buffer_stream._rows(bucket, before, held[bucket], decided) for row in _plain(frame)
             ]
-        batch = Batch(spark, pipeline, paths, generation, number, run_id, known)
+        batch = Batch(spark, pipeline, paths, generation, number, run_id, known, declared=declared)
         by_spark = running.by_session() or arrow_tables.LOCAL_ROWS < 0
         written = release_batch(batch, [Row(**row) for row in rows]) if by_spark else release_here(batch, rows)
         for name, count in written.items():
@@ -94,8 +99,11 @@ def release_here(batch: Batch, rows: Sequence[dict[str, Any]]) -> dict[str, int]
     before = open_letters.dead_by_hash(batch.paths).keys() | given_up.keys() | released.unreadable.keys()
     letters.give_up(dead, operations)
     letters.refuse(released)
-    letters.judge(kinds["late"], set(given_up))
-    news = [row for row in kinds["late"] if not row["rows"] and row["tx"] not in before]
+    of_before = take_rows_of_before(batch, kinds["late"])
+    counts.update({"released": of_before.new, "duplicates": of_before.again})
+    late = of_before.without(kinds["late"])
+    letters.judge(late, set(given_up))
+    news = [row for row in late if not row["rows"] and row["tx"] not in before]
     batch.record(late_metadata.contradictions(batch, news))
     letters.write(released)
     if not batch.is_known:

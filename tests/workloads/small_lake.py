@@ -35,7 +35,9 @@ from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.pending import list_waiting, named
 from txloom.steps.buffer.producer_checks import Operations
 from txloom.steps.buffer.release_batch import Released, release_small
+from txloom.steps.buffer.rows_of_before import take_rows_of_before
 from txloom.steps.dead_letters.redrive import redrive
+from txloom.steps.declarations.declare import declare, declare_redecoded
 from txloom.steps.landing.land_events import land_events
 from txloom.steps.merge.merge_current import merge_current
 from txloom.steps.publish.publish import publish
@@ -225,14 +227,18 @@ class SmallLake:
 
     def _batch(self) -> None:
         """Take in what was landed since, in as many batches as are planned for it."""
+        declared = declare(self.pipeline, self.paths, f"run-{self.runs}")
         pipeline = effective_pipeline(self.pipeline, self.paths)
         history_tables.create(pipeline, self.paths)
         history_tables.take_back(pipeline, self.paths, self.generation)
         known = known_before(self.paths, self.generation)
         with patch.object(batch_plan, "ROWS_AT_ONCE", self.at_once):
             planned = batch_plan.ends(self.paths, self.seen, known)
+        if any(end.redecodes for end in planned):
+            declared = declare_redecoded(declared, pipeline, self.paths, f"run-{self.runs}")
         for end in planned:
-            batch = Batch(None, pipeline, self.paths, self.generation, self.batches, f"run-{self.runs}", known)  # type: ignore[arg-type]
+            run_id = f"run-{self.runs}"
+            batch = Batch(None, pipeline, self.paths, self.generation, self.batches, run_id, known, declared=declared)  # type: ignore[arg-type]
             self._write(batch.up_to(end.landing), self._decided(end.landing))
             self.batches += 1
         if planned:
@@ -254,7 +260,9 @@ class SmallLake:
         dead = unfinished["dead"].to_pylist(maps_as_pydicts="strict")
         books.give_up(dead)
         books.refuse(released)
-        books.judge(outcomes["late"], {row["tx"] for row in dead})
+        of_before = take_rows_of_before(batch, outcomes["late"])
+        counts.update({"released": of_before.new, "duplicates": of_before.again})
+        books.judge(of_before.without(outcomes["late"]), {row["tx"] for row in dead})
         books.write(released)
         if not batch.is_known:
             known = named(batch, pa.concat_tables(list(unfinished.values())))

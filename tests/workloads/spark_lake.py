@@ -13,7 +13,8 @@ from txloom.steps.backfill import left_history, rebuild
 from txloom.steps.buffer import buffer_transactions as buffering
 from txloom.steps.buffer import release_batch
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
-from txloom.steps.merge import rewrite_merge, spark_merge
+from txloom.steps.current import rewrite_merge
+from txloom.steps.merge import spark_merge
 from txloom.steps.snapshots import diff_snapshot
 from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.delta import arrow_tables, small_merge

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from txloom.steps.backfill import left_history, table_comparison
-from txloom.steps.merge import document_merge, piece_merge
+from txloom.steps.current import document_merge, piece_merge
 from txloom.storage.maintenance import history_cleaning
 from txloom.storage.rewriting import pieces
 from txloom.storage.spark import tasks

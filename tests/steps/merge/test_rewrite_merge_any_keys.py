@@ -16,7 +16,7 @@ from steps.merge.small_pieces import cut_small
 from steps.merge.test_merge_any_keys import no_spark
 from txloom.config import names
 from txloom.errors import TxloomError
-from txloom.steps.merge import document_merge, piece_merge, rewrite_merge
+from txloom.steps.current import document_merge, piece_merge, rewrite_merge
 from txloom.storage.delta import arrow_tables
 from txloom.storage.rewriting import pieces, rewrite
 from txloom.storage.spark import tasks

@@ -1,0 +1,156 @@
+"""A shop whose declaration is edited: orders with lines, as GoldenGate sends them, over a lake without a JVM."""
+
+import json
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from txloom.config import load
+from txloom.storage.declarations import records as r
+from txloom.storage.declarations.records import State
+from workloads.small_lake import SmallLake
+
+Row = dict[str, Any]
+ORDERS = {"id": "long", "total": "long"}
+LINES = {"id": "long", "o_id": "long", "q": "long"}
+DOCUMENTS = "{name: doc, root: orders, children: [{table: lines, as: items, relation: many, parent_key: [o_id]}]}"
+HEAD = """
+name: shop
+source: {{format: goldengate, transaction_topic: meta, files: {{path: {inbox}}}}}
+completeness: {{rule: counts, patience: {patience}}}
+tables:
+"""
+
+
+@dataclass
+class EditedShop:
+    """A source with orders and lines, its state after each commit, and the lake of a declaration."""
+
+    folder: Path
+    patience: str = "30m"
+    csn: int = 100
+    state: dict[str, dict[int, Row]] = field(default_factory=lambda: {"orders": {}, "lines": {}})
+    states: dict[int, dict[str, dict[int, Row]]] = field(default_factory=dict)
+    files: int = 0
+    lake: SmallLake = field(init=False)
+
+    def declare(
+        self,
+        tables: Mapping[str, Mapping[str, str]],
+        mirrors: Sequence[str] = (),
+        aggregates: Sequence[str] = (),
+        sources: Mapping[str, str] | None = None,
+        more: str = "",
+    ) -> None:
+        """Write the declaration: columns by table, `name: type` or `name: {type, source}`; targets as YAML."""
+        (self.folder / "inbox").mkdir(exist_ok=True)
+        text = HEAD.format(inbox=self.folder / "inbox", patience=self.patience)
+        for name, columns in tables.items():
+            source = (sources or {}).get(name, f"APP.{name.upper()}")
+            listed = ", ".join(f"{column}: {kind}" for column, kind in columns.items())
+            text += f"  - {{name: {name}, source: {source}, key: [id], columns: {{{listed}}}}}\n"
+        text += f"targets:\n  mirrors: [{', '.join(mirrors)}]\n  aggregates: [{', '.join(aggregates)}]\n{more}"
+        file = self.folder / "shop.yaml"
+        file.write_text(text)
+        if hasattr(self, "lake"):
+            self.lake.pipeline = load(file)
+        else:
+            self.lake = SmallLake(self.folder, load(file))
+
+    def commit(self, *changes: tuple[str, str, Row | int], late: Sequence[str] = ()) -> dict[str, list[Row]]:
+        """Commit one transaction and send it: ("I" or "U", table, row) or ("D", table, id).
+
+        late: tables whose rows are held back; they are returned by topic.
+        """
+        self.csn += 10
+        held: dict[str, list[Row]] = {}
+        counts: dict[str, int] = {}
+        for pos, (op, table, what) in enumerate(changes, 1):
+            key = what["id"] if isinstance(what, dict) else what
+            before = self.state[table].get(key)
+            after = {**(before or {}), **what} if isinstance(what, dict) else None
+            if after is None:
+                del self.state[table][key]
+            else:
+                self.state[table][key] = after
+            counts[table] = counts.get(table, 0) + 1
+            message = self._row(op, table, pos, before, after)
+            if table in late:
+                held.setdefault(table, []).append(message)
+            else:
+                self.send(table, message)
+        self.states[self.csn] = deepcopy(self.state)
+        self.send("meta", self._metadata(counts))
+        return held
+
+    def send(self, topic: str, *messages: Row) -> None:
+        """Write messages into a new file of a topic."""
+        self.files += 1
+        folder = self.folder / "inbox" / topic
+        folder.mkdir(exist_ok=True)
+        (folder / f"{self.files:04}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in messages))
+
+    def _row(self, op: str, table: str, pos: int, before: Row | None, after: Row | None) -> Row:
+        head = {"table": f"APP.{table.upper()}", "op_type": op, "op_ts": "2026-01-01 00:00:00.000000"}
+        place = {"pos": str(pos), "xid": f"x{self.csn}", "csn": str(self.csn)}
+        images = {name: image for name, image in (("before", before), ("after", after)) if image is not None}
+        return head | place | (images if op != "I" else {"after": after})
+
+    def _metadata(self, counts: Mapping[str, int]) -> Row:
+        parts = [{"data_collection": table.upper(), "event_count": count} for table, count in counts.items()]
+        return {
+            "xid": f"x{self.csn}",
+            "csn": str(self.csn),
+            "tx_ts": "2026-01-01 00:00:00.000000",
+            "event_count": sum(counts.values()),
+            "data_collections": parts,
+        }
+
+    def orders(self, *numbers: int) -> None:
+        """Commit a new order for each number, with one line."""
+        for number in numbers:
+            line = {"id": 10 * number, "o_id": number, "q": number}
+            self.commit(("I", "orders", {"id": number, "total": number}), ("I", "lines", line))
+
+    def run(self) -> None:
+        """Run one cycle."""
+        self.lake.run()
+
+    @property
+    def cut(self) -> Row:
+        """Return the newest cut."""
+        return max(self.lake.rows("cuts"), key=lambda each: int(each["cut_id"]))
+
+    def shown(self, table: str) -> list[Row] | None:
+        """Return the rows of a current table in the newest cut, without txloom's columns; None: it is not in the cut."""
+        version = dict(self.cut["versions"]).get(table)
+        if version is None:
+            return None
+        rows = self.lake.rows(table, version)
+        plain = [{name: value for name, value in row.items() if not name.startswith("_txloom_")} for row in rows]
+        return sorted(plain, key=lambda row: row["id"])
+
+    def source(self, table: str, csn: int | None = None) -> list[Row]:
+        """Return the rows that the source had as of what the newest cut shows, or as of a csn."""
+        upto = self.cut["valid_through"] if csn is None else csn
+        state = self.states[max(each for each in self.states if each <= upto)]
+        return [state[table][key] for key in sorted(state[table])]
+
+    def documents(self) -> list[Row]:
+        """Return the documents that the source's rows make."""
+        lines = self.source("lines")
+        return [{**row, "items": [each for each in lines if each["o_id"] == row["id"]]} for row in self.source("orders")]
+
+    def states_of(self) -> dict[tuple[str, str], State]:
+        """Return the state of each history's member."""
+        return r.states(r.read(self.lake.paths))
+
+    def forget(self, *tables: str) -> None:
+        """Remove the messages of every landed row of some tables, as maintenance does with old ones; none named: all."""
+        where = "kind = 'row'"
+        where += f" and source_table in ({', '.join(repr(f'APP.{each.upper()}') for each in tables)})" if tables else ""
+        DeltaTable(self.lake.paths.change_events).update(predicate=where, updates={"value": "null"})
