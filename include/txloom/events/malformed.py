@@ -81,14 +81,16 @@ def read_message(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -
         return {"kind": "tombstone"}
     if isinstance(value, Refused):
         return value.poison()
+    fields: Mapping[str, Any] = {}
     try:
         text = value.decode()
         return {**read(value), "value": text}
     except Poison as refusal:
         cause, detail = refusal.args
+        fields = refusal.fields
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         cause, detail = diagnosed(value, error)
-    return poison(value, cause, detail)
+    return {**fields, **poison(value, cause, detail)}
 
 
 def poison(value: bytes, cause: str, detail: str) -> dict[str, Any]:

@@ -212,11 +212,13 @@ SOURCE_SNAPSHOTS = arrow_schema(
         ("ended", pa.int64()),
         ("closed", pa.int64()),
         ("initial", pa.int64()),
+        ("newest", pa.int64()),
     ]
 )
 """How snapshots that a connector sends row by row stood after a landing (`txloom.transactions.snapshots`). since, rows,
 lowest, highest: of those under way; ended, closed: up to which csn they are sent, and landed, whole; initial: the csn
-of the one that the stream began with, once it is whole. left_out: no more than that the landing left something out."""
+of the newest one that the stream began with, or began anew with, once it is whole. newest: the highest csn of any; null
+in rows of an older version. left_out: no more than that the landing left something out."""
 
 SNAPSHOT_REQUESTS = arrow_schema(
     [

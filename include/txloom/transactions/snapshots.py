@@ -15,7 +15,8 @@ class Shown:
     """What one landing shows of snapshots.
 
     rows: how many rows of snapshots; lowest, highest: their csns, None without any. last: the highest csn of a row that
-    ends its snapshot. stream: the highest csn of an event that is no row of a snapshot.
+    ends its snapshot. stream: the highest csn of an event that is no row of a snapshot. beside: how many rows were read
+    beside the stream, which these snapshots do not concern.
     """
 
     rows: int = 0
@@ -23,6 +24,7 @@ class Shown:
     highest: int | None = None
     last: int = NOWHERE
     stream: int = NOWHERE
+    beside: int = 0
 
 
 @dataclass(frozen=True)

@@ -113,11 +113,7 @@ def test_the_clock_stays_below_a_snapshot_until_one_landing_after_its_last_row(s
     assert shop.initial is None
     assert shop.land(row(4, 40, "last", table="nobody_watches")) == 39
     assert shop.land() is None
-    assert (shop.initial, connector_snapshots.initial(shop.paths, 3), connector_snapshots.initial(shop.paths, 4)) == (
-        40,
-        -1,
-        40,
-    )
+    assert [connector_snapshots.progress(shop.paths, before).initial for before in (4, 5)] == [None, 40]
     assert shop.land(row(5, 40, "true")) is None
 
 

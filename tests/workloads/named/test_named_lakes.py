@@ -204,26 +204,6 @@ def test_a_table_whose_name_differs_from_anothers_in_case_alone_is_loaded_by_its
     assert_right(lake, made)
 
 
-def test_a_snapshot_taken_beside_the_stream_takes_no_row_away(tmp_path: Path) -> None:
-    """It may be of some rows alone, and what is deleted the stream tells."""
-    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
-    first = commit(made, 100, ("I", None, row(1, "a")), ("I", None, row(2, "b")))
-    state = dict(made.sent[-1].state)
-    part = made.writer.snapshot(state, 150, ["t"])[:1]
-    some = made.writer.snapshot({"t": dict(list(state["t"].items())[1:])}, 200, ["t"])
-    last = commit(made, 300, ("I", None, row(9, "later")))
-    cycle(
-        lake,
-        producer,
-        messages(first),
-        *[[m for group in each for m in group] for each in (part, some)],
-        (),
-        messages(last),
-    )
-    assert lake.shown_through() == 300
-    assert_right(lake, made)
-
-
 @pytest.mark.parametrize("source", ["goldengate", "wal2json", "change_events", "change_sets", "debezium/postgresql"])
 def test_rows_without_a_key_are_as_many_as_were_inserted(tmp_path: Path, source: str) -> None:
     lake, made, producer = lake_of(tmp_path, source, LOG)

@@ -86,16 +86,25 @@ class Debezium:
         """Count transaction ids anew."""
         self._xid = 700
 
-    def snapshot(self, state: State, csn: int, names: list[str]) -> list[list[Message]]:
-        """Return the rows of some tables at one moment, table after table, the last one marked."""
+    def snapshot(self, state: State, csn: int, names: list[str], *, on_demand: bool = False) -> list[list[Message]]:
+        """Return the rows of some tables at one moment, table after table, the last one marked.
+
+        on_demand: somebody asked for them while the connector streamed; else it begins its stream with them.
+        """
         rows = [(self._shape.tables[name], row, at) for name in names for at, row in enumerate(state[name].values(), 1)]
         sent = []
         for number, (table, row, at) in enumerate(rows, 1):
             change = Change(table, "I", None, row, tuple(table.columns))
             source = self._source(change, csn, csn, 0)
-            source |= {"snapshot": _mark(number, len(rows), at, len(state[table.name]))}
+            source |= {"snapshot": _mark(number, len(rows), at, len(state[table.name]))} | self._place(csn, on_demand)
             sent.append([self._row(change, "r", (None, change.image(row)), source)])
         return sent
+
+    def _place(self, csn: int, on_demand: bool) -> dict[str, Any]:
+        """Return what shows the place from which a connector reads: a fresh one has nothing of what came before."""
+        if self.database == "postgresql":
+            return {"sequence": written([str(csn) if on_demand else None, str(csn)])}
+        return {"server_id": 1 if on_demand else 0} if self.database == "mysql" else {}
 
     def history(self, changes: Sequence[Change]) -> int:
         """Return how many rows of history changes are: without headers a key that changes is two."""

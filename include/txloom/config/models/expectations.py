@@ -32,6 +32,8 @@ FindingCode = Literal[
     "counts changed after release",
     "two producer runs overlap",
     "snapshot was taken twice",
+    "rows were read again",
+    "rows may be ahead",
     "differs from the source",
 ]
 """The codes of `txloom.quality.findings`."""

@@ -51,8 +51,8 @@ from txloom.events.debezium.messages import (
     read_border,
     read_row,
 )
-from txloom.events.debezium.positions import BINLOG, Transaction, connector_of, read_transaction
-from txloom.events.envelope import BEHIND, ENVELOPE, OF_INCREMENTAL, OF_SNAPSHOT
+from txloom.events.debezium.positions import BINLOG, Transaction, connector_of, may_be_ahead, read_transaction
+from txloom.events.envelope import BEHIND, ENVELOPE, OF_INCREMENTAL, OF_INCREMENTAL_AHEAD, OF_SNAPSHOT
 from txloom.events.goldengate.messages import INSERTS
 from txloom.events.malformed import Poison, read_message, unsigned
 from txloom.events.source_names import SourceNames
@@ -138,7 +138,11 @@ class DebeziumDecoder:
             op = self._half(op, headers, table)
             if op == "U":
                 key_header(headers, OLD_KEY)
-            key = self._checked_key(op, message, table)
+            try:
+                key = self._checked_key(op, message, table)
+            except Poison as refusal:
+                refusal.fields = _known_of(message, source, op, table)
+                raise
         return self._envelope(message, source, op, table, key, headers)
 
     def _envelope(
@@ -240,7 +244,22 @@ def _of_snapshot(op: str, source: Source) -> str | None:
     flag = bytes(source.snapshot)
     if op != "r":
         return None
-    return OF_INCREMENTAL if flag == INCREMENTAL else MARKS.get(flag, OF_SNAPSHOT)
+    if flag == INCREMENTAL:
+        return OF_INCREMENTAL_AHEAD if may_be_ahead(source) else OF_INCREMENTAL
+    return MARKS.get(flag, OF_SNAPSHOT)
+
+
+def _known_of(message: Message, source: Source, op: str, table: Table) -> dict[str, Any]:
+    """Return what is known of a row that cannot be read: of a snapshot's its place, which is not shown without it."""
+    if op != "r":
+        return {}
+    transaction = _transaction(message, op, source)
+    try:
+        csn = connector_of(source, transaction).csn(source, transaction)
+        about = {"csn": csn, "pos": _position(message, source), "op": op}
+    except Poison:
+        return {}
+    return {**about, "table": table.name, "source_table": source.names[-1]}
 
 
 def _refuse_left_out(image: bytes, table: Table) -> None:

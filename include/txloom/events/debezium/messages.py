@@ -80,6 +80,7 @@ class Source(msgspec.Struct, gc=False):
     file: str | None = None
     pos: Number = None
     row: Number = None
+    server_id: Number = None
     scn: Number = None
     commit_scn: Number = None
     commit_ts_ms: Number = None

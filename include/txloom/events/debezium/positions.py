@@ -29,6 +29,7 @@ _LSN = re.compile(r"([0-9]{1,20}):([0-9]{1,40})")
 _FILE = re.compile(r"file=(.*),pos=([0-9]{1,40})")
 _FILE_NUMBER = re.compile(r".*\.([0-9]{1,18})")
 _XID = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+|[0-9a-fA-F]{16}|0x[0-9a-fA-F]+(?:\.[0-9a-fA-F]+){2}")
+_FRESH = re.compile(r'\[\s*null\s*,\s*"[0-9]{1,20}"\s*\]')
 _COMMIT_LSN = re.compile(r"([0-9a-fA-F]{8}):([0-9a-fA-F]{8}):([0-9a-fA-F]{4})")
 
 
@@ -152,6 +153,29 @@ def last_commit(sequence: str | None) -> str | None:
     """
     known = re.findall(r'"([0-9]{1,20})"', sequence or "")
     return known[0] if known else None
+
+
+def is_where_streaming_begins(source: Source) -> bool:
+    """Return whether a row of a snapshot shows that the connector took it to begin its stream anew.
+
+    Such a snapshot has all rows of all captured tables at one moment, and the stream goes on from there. The connector
+    reads for it into a place that is fresh: no commit came before in PostgreSQL's, no server in that of a binlog. Where
+    it reads because somebody asked, it goes on from the place of its stream, and may read some rows alone. False also
+    for connectors of which it is not known.
+    """
+    if source.connector == "postgresql":
+        return _FRESH.fullmatch(source.sequence or "") is not None
+    return source.connector in BINLOG and unsigned(source.server_id) == 0
+
+
+def may_be_ahead(source: Source) -> bool:
+    """Return whether a row of an incremental snapshot may have values of a later commit than the one that it names.
+
+    PostgreSQL's connector without a table of watermarks sends rows between two transactions, while its stream may still
+    be behind what they were read as of; then both places of `sequence` are that of the last commit.
+    """
+    places = re.findall(r'"([0-9]{1,20})"', source.sequence or "")
+    return source.connector == "postgresql" and len(places) == 2 and places[0] == places[1]
 
 
 def _at_lsn(source: Source) -> str | None:

@@ -1,11 +1,13 @@
 """The end of a landing: what follows from its events once they are written."""
 
-from txloom.steps.landing.given_up_snapshots import clear_given_up
 from txloom.steps.landing.producer_checks import after_snapshot
+from txloom.steps.landing.replaced_tables import replace_tables
 from txloom.steps.step import Counts, Step
 from txloom.storage.landing import connector_snapshots, landing_tables, partition_watermarks
+from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources.splits import LandingPlan
+from txloom.transactions.events import NOWHERE
 from txloom.transactions.low_watermark import bounded
 
 
@@ -23,12 +25,17 @@ def close(step: Step, planned: LandingPlan) -> Counts:
     """
     pipeline, paths = step.pipeline, step.paths
     landing_tables.write_poison(planned, paths)
-    bound = connector_snapshots.advance(pipeline, paths, planned)
+
+    def shown_through() -> int:
+        cut = newest_cut(paths, "valid_through")
+        return NOWHERE if cut is None else int(cut["valid_through"])
+
+    advance = connector_snapshots.advance(pipeline, paths, planned, shown_through)
     if planned.reads_source:
-        clear_given_up(pipeline, paths, planned)
+        replace_tables(pipeline, paths, planned, advance, step.run_id)
         after_snapshot(pipeline, paths, planned.number, step.run_id)
     reached = partition_watermarks.advance(pipeline, paths, planned)
-    landing_tables.write_clock(planned, paths, bounded(reached, bound))
+    landing_tables.write_clock(planned, paths, bounded(reached, advance.bound))
     counts = landing_tables.count(planned, paths)
     entry = Entry(step.run_id, "land_events", planned.at, counts, batch=planned.number)
     write_ledger(paths.warehouse, paths.pipeline, entry)

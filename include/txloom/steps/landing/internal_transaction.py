@@ -114,20 +114,21 @@ class InternalTransaction:
         fields |= {"tx_ts": self.time} if self.time else {}
         return json.dumps(fields | {"data_collections": parts} | more).encode()
 
-    def truncates(self, tables: Iterable[str], pos: int, rows: Mapping[str, int]) -> pa.Table:
+    def truncates(self, tables: Iterable[str], pos: int, rows: Mapping[str, int], line: int = 1) -> pa.Table:
         """Return a truncate of each table, and the metadata, as rows of change_events.
 
         Args:
             tables: the tables.
             pos: the position of the first truncate.
             rows: by table, how many rows follow, which the metadata counts too.
+            line: the line of the first truncate.
         """
         truncated = list(tables)
         messages = [self.message(table, "T", pos + number) for number, table in enumerate(truncated)]
-        line = len(messages) + 1
-        first = self.landed(SourceDecoder(self.pipeline), messages, Task(0, names.LOAD, "", 0), range(1, line))
+        last = line + len(messages)
+        first = self.landed(SourceDecoder(self.pipeline), messages, Task(0, names.LOAD, "", 0), range(line, last))
         counts = {table: rows.get(table, 0) + 1 for table in truncated}
-        return pa.concat_tables([first, self.landed_metadata(counts, line)])
+        return pa.concat_tables([first, self.landed_metadata(counts, last)])
 
     def landed(self, decoder: SourceDecoder, messages: Sequence[bytes], task: Task, lines: Sequence[int]) -> pa.Table:
         """Return messages of one topic as rows of change_events.

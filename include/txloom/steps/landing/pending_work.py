@@ -12,6 +12,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import instant_literal
 from txloom.storage.landing import (
     connector_snapshots,
     landing_plan,
@@ -38,8 +39,11 @@ def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
     why += _redeclared(pipeline, paths)
     why += [f"current table {name} is gone" for name in gone(paths, pipeline.current_tables)]
     why += _due(pipeline, paths, datetime.now(UTC))
-    if connector_snapshots.progress(paths).snapshots.is_ending:
+    progress = connector_snapshots.progress(paths)
+    if progress.snapshots.is_ending:
         why.append("a snapshot of the source has ended, and is shown by one more landing")
+    if progress.initial is not None and _is_dismissed(paths, progress.initial):
+        why.append("dead letters of the source's snapshot were dismissed")
     if pipeline.source.signals is not None and (under_way := requested_snapshots.open_requests(paths)):
         why.append(f"a snapshot of {', '.join(under_way[0].tables)} was asked for and is not loaded yet")
     if pipeline.completeness.complete_now == "redrive" and (complete := open_letters.complete_now(paths)):
@@ -52,6 +56,15 @@ def _redeclared(pipeline: Pipeline, paths: TablePaths) -> list[str]:
     seen = buffer_state(paths)
     content = digest_of(pipeline_content(pipeline))
     return ["the declaration changed"] if seen is not None and seen.declared.content != content else []
+
+
+def _is_dismissed(paths: TablePaths, initial: int) -> bool:
+    """Return whether somebody dismissed dead letters since the newest cut, which does not show a whole snapshot yet."""
+    cut = newest_cut(paths, "valid_through, published_at")
+    if cut is not None and cut["valid_through"] >= initial:
+        return False
+    since = "true" if cut is None else f"at > {instant_literal(cut['published_at'])}"
+    return bool(small_tables.query(paths.table(names.DISMISSALS), f"select 1 as n from t where {since} limit 1"))
 
 
 def unfinished(paths: TablePaths) -> list[str]:

@@ -8,17 +8,20 @@ from txloom.quality import findings as f
 from txloom.quality.findings import NEEDS_SNAPSHOT, Finding
 from txloom.storage.checks import audited_rows, findings
 from txloom.storage.declarations.loaded import loaded_since
+from txloom.storage.delta import small_tables
 from txloom.storage.landing import loaded_snapshots, requested_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
+from txloom.storage.targets.row_tables import row_tables
 
 
 def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str) -> None:
     """Close findings that need a snapshot and whose table was loaded at or above their csn.
 
     A finding about the whole source is closed once every watched table was loaded. One of an audit says since when rows
-    differ, and that they still did in the cut that it read: what was loaded after that closes it. A repeated call
-    closes nothing more.
+    differ, and that they still did in the cut that it read: what was loaded after that closes it. One of rows that a
+    connector read again is closed too once no row of the table is older, and one of rows that may be ahead once a later
+    csn is shown. A repeated call closes nothing more.
 
     Args:
         pipeline: the declaration.
@@ -26,7 +29,11 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
         reached: the watermark of the current tables; later snapshots do not count yet.
         run_id: the run that closes them.
     """
-    rows = [row for row in findings.open_findings(paths) if _needs_snapshot(row)]
+    known = findings.open_findings(paths)
+    passed = [row for row in known if row["code"] == f.READ_AHEAD and row["since_csn"] < reached.valid_through]
+    if passed:
+        findings.close(paths, passed, run_id, f"csn {reached.valid_through} is shown")
+    rows = [row for row in known if _needs_snapshot(row)]
     if not rows:
         return
     loaded = loaded_since(pipeline, paths, reached, min(row["since_csn"] or 0 for row in rows))
@@ -37,8 +44,14 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
             if csn is not None:
                 _close(paths, row, csn, run_id)
             continue
+        if row["code"] == f.READ_AGAIN and _is_read_again(pipeline, paths, row, reached):
+            findings.close(paths, [row], run_id, f"as of csn {reached.valid_through} no row of the table is older")
+            continue
         names = [row["table"]] if row["table"] else [table.name for table in pipeline.tables]
-        covering = min(loaded.get(name, 0) for name in names)
+        counting = loaded
+        if row["code"] == f.CSN_BACK:  # A snapshot of before has a higher csn, and nothing of what came since.
+            counting = loaded_since(pipeline, paths, reached, row["since_csn"] or 0, after=row["at"])
+        covering = min(counting.get(name, 0) for name in names)
         if covering and covering >= (row["since_csn"] or 0):
             _close(paths, row, covering, run_id)
 
@@ -46,6 +59,15 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
 def _needs_snapshot(row: Mapping[str, Any]) -> bool:
     """Say whether a snapshot closes a finding; rows that an older version wrote may lack the flag."""
     return bool(row["needs_snapshot"]) or row["code"] in NEEDS_SNAPSHOT
+
+
+def _is_read_again(pipeline: Pipeline, paths: TablePaths, row: Mapping[str, Any], reached: Watermark) -> bool:
+    """Return whether no row of a finding's table is older than the csn as of which the connector read it again."""
+    if reached.valid_through < row["since_csn"]:
+        return False
+    current = [each.current for each in row_tables(pipeline) if each.table.name == row["table"]]
+    older = f"select 1 as n from t where _txloom_csn < {row['since_csn']} limit 1"
+    return not any(small_tables.query(paths.table(name), older) for name in current)
 
 
 def _close(paths: TablePaths, row: dict[str, Any], csn: int, run_id: str) -> None:

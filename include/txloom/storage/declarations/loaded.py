@@ -1,5 +1,7 @@
 """As of which csn each table was loaded anew: by an operator, or by the snapshots of a connector."""
 
+from datetime import datetime
+
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import connector_snapshots, loaded_snapshots, requested_snapshots
@@ -8,7 +10,9 @@ from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
 
-def loaded_since(pipeline: Pipeline, paths: TablePaths, reached: Watermark, since: int) -> dict[str, int]:
+def loaded_since(
+    pipeline: Pipeline, paths: TablePaths, reached: Watermark, since: int, after: datetime | None = None
+) -> dict[str, int]:
     """Return by table the newest csn as of which all its rows were loaded, by an operator or a connector; 0: never.
 
     Args:
@@ -16,26 +20,29 @@ def loaded_since(pipeline: Pipeline, paths: TablePaths, reached: Watermark, sinc
         paths: the tables of the pipeline.
         reached: the watermark of the current tables.
         since: the lowest csn that is asked for.
+        after: only snapshots of a connector that were landed later; None: all.
     """
     loaded = loaded_snapshots.loaded(paths, reached.valid_through, reached.release)
     for name, since_csn in requested_snapshots.loaded(paths).items():
         loaded[name] = max(loaded.get(name, 0), since_csn)
     for row_table in row_tables(pipeline):
         name = row_table.table.name
-        csn = _sent_anew(pipeline, paths, row_table, reached, since)
+        csn = _sent_anew(pipeline, paths, row_table, (since, reached.valid_through), after)
         loaded[name] = max(loaded.get(name, 0), csn)
     return loaded
 
 
-def _sent_anew(pipeline: Pipeline, paths: TablePaths, row_table: RowTable, reached: Watermark, since: int) -> int:
+def _sent_anew(
+    pipeline: Pipeline, paths: TablePaths, row_table: RowTable, csns: tuple[int, int], after: datetime | None
+) -> int:
     """Return the csn of a connector's whole snapshot since which every row of a table was written; 0 without one.
 
     A connector sends the rows that exist, and no deletes. Where the table has a row that is older than the snapshot,
-    the snapshot did not have it, and the table is not repaired.
+    the snapshot did not have it, and the table is not repaired. csns: the first and the last one that are considered.
     """
     if not row_table.table.key:
-        return 0
-    sent = connector_snapshots.sent(pipeline, paths, row_table.table.name, since, reached.valid_through)
+        return connector_snapshots.replaced(pipeline, paths, row_table.table.name, *csns)
+    sent = connector_snapshots.sent(pipeline, paths, row_table.table.name, *csns, after)
     if not sent:
         return 0
     shown = small_tables.query(paths.table(row_table.current), "select min(_txloom_csn) as oldest from t")

@@ -4,23 +4,26 @@ It has a row for each landing that had rows of a snapshot or ended one; a source
 What is computed for a landing depends on the rows of earlier landings only, so that a repeated landing gets the same.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE, OF_SNAPSHOT
-from txloom.storage.delta import small_tables
-from txloom.storage.delta.sql import text_list, text_literal
+from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE
+from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta.sql import instant_literal, text_list, text_literal
+from txloom.storage.landing import retaken_snapshots
+from txloom.storage.landing.retaken_snapshots import OF_ANY_INCREMENTAL, OF_WHOLE_TABLES, Retaken, SnapshotChange
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.splits import LandingPlan
 from txloom.storage.system_tables import SOURCE_SNAPSHOTS
 from txloom.transactions.events import NOWHERE
 from txloom.transactions.snapshots import Shown, Snapshots, advanced
 
-_FLAGS = text_list((OF_SNAPSHOT, FIRST_OF_TABLE, LAST_OF_TABLE, LAST_OF_SNAPSHOT))
-_OF_SNAPSHOT = f"kind = 'row' and detail in ({_FLAGS})"
+REPLACES = f"{names.SYSTEM_PREFIX}snapshot:"
+"""The prefix of the ids of transactions that empty tables which a snapshot replaces; the landing's number follows."""
 _LOADS = text_list(names.LOADS)
 _OF_STREAM = f"(kind = 'metadata' or kind = 'row' and op <> 'r') and topic not in ({_LOADS})"
 
@@ -33,8 +36,24 @@ class SnapshotProgress:
     since: datetime | None = None
     """When the open snapshots began; None where none is open."""
     initial: int | None = None
-    """The csn of the whole snapshot that the stream began with; NOWHERE where the stream has events below its csn, None
-    while no snapshot is whole."""
+    """The csn of the newest whole snapshot that the stream began with, or began anew with; NOWHERE where the stream has
+    events below its csn, None while no snapshot is whole."""
+    newest: int | None = None
+    """The highest csn of any snapshot; None where an older version wrote the state."""
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What a landing changes. bound: the csn that bounds valid-through, None where no snapshot is open.
+
+    begun: the csn of the snapshot that the stream begins with, where the landing closes it. retaken: the snapshots
+    beside the stream that it closes, in commit order. read_beside: whether it has rows of an incremental one.
+    """
+
+    bound: int | None = None
+    begun: int | None = None
+    retaken: tuple[Retaken, ...] = ()
+    read_beside: bool = False
 
 
 def note_left_out(pipeline: Pipeline, paths: TablePaths, number: int, at: datetime) -> None:
@@ -53,29 +72,35 @@ def note_left_out(pipeline: Pipeline, paths: TablePaths, number: int, at: dateti
         small_tables.append(_path(paths), rows, SOURCE_SNAPSHOTS, once=(_write_id(paths, "plan"), number))
 
 
-def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> int | None:
-    """Record what a landing's events show of snapshots, once.
+def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan, shown_through: Callable[[], int]) -> Advance:
+    """Record what a landing's events show of snapshots, once; a repeated call returns the same.
 
-    Returns:
-        the csn that bounds valid-through; None where no snapshot is open.
+    shown_through: returns up to where the newest cut shows the source.
     """
     if not _has_snapshots(pipeline):
-        return None
+        return Advance()
     before = progress(paths, landing.number)
     shown = _shown(paths, landing.number)
     if not shown.rows and before.snapshots.lowest is None:
-        return None
+        return Advance(read_beside=shown.beside > 0)
     everything = landing.reads_source and not _left_out(paths, landing.number)
     after = advanced(before.snapshots, shown, everything=everything)
     open_now = after.lowest is not None
     initial = before.initial
     if initial is None and not open_now:
         initial = _initial(paths, landing.number, before.snapshots.highest)
+    begun = before.snapshots.highest if before.initial is None and initial not in (None, NOWHERE) else None
+    change = SnapshotChange(landing.number, before.snapshots, after, shown, begun)
+    retaken = retaken_snapshots.retaken(pipeline, paths, change, shown_through) if landing.reads_source else ()
+    initial = max((each.csn for each in retaken if each.replaced), default=initial)
     since = None if not open_now else before.since or landing.at
     about = {"landing": landing.number, "at": landing.at, "left_out": False}
-    row = {**about, **vars(after), "since": since, "initial": initial}
+    known = (before.newest, before.snapshots.highest, shown.highest)
+    newest = max((csn for csn in known if csn is not None), default=None)
+    row = {**about, **vars(after), "since": since, "initial": initial, "newest": newest}
+    schema_evolution.ensure(_path(paths), SOURCE_SNAPSHOTS)
     small_tables.append(_path(paths), [row], SOURCE_SNAPSHOTS, once=(_write_id(paths, "shown"), landing.number))
-    return after.bound
+    return Advance(after.bound, begun, retaken, shown.beside > 0)
 
 
 def progress(paths: TablePaths, before: int = 2**63 - 1) -> SnapshotProgress:
@@ -86,41 +111,30 @@ def progress(paths: TablePaths, before: int = 2**63 - 1) -> SnapshotProgress:
         return SnapshotProgress()
     row = rows[0]
     bounds = {name: row[name] for name in ("rows", "lowest", "highest", "ended", "closed")}
-    return SnapshotProgress(Snapshots(**bounds), row["since"], row["initial"])
+    return SnapshotProgress(Snapshots(**bounds), row["since"], row["initial"], row.get("newest"))
 
 
-def initial(paths: TablePaths, landing: int) -> int:
-    """Return the csn of the whole snapshot that the stream began with, as of after a landing; NOWHERE without one."""
-    csn = progress(paths, landing + 1).initial
-    return NOWHERE if csn is None else csn
+def given_up(paths: TablePaths, number: int, begun: int) -> list[str]:
+    """Return the tables of snapshots that a connector gave up before the one that its stream begins with.
 
+    Rows that only those had are not deleted by any event, because no stream came before. Those beside a stream are
+    `retaken_snapshots`.
 
-def given_up(pipeline: Pipeline, paths: TablePaths, number: int) -> tuple[int, list[str]] | None:
-    """Return the snapshots that a connector gave up and that a landing replaced by the initial snapshot it closed.
-
-    Rows that only the snapshots that were given up had are not deleted by any event, because no stream came before. For
-    snapshots beside a stream there is nothing to do: the stream deletes such rows, and a snapshot may be of some rows.
-
-    Returns:
-        the csn of the initial snapshot, and the tables of which the others had rows, also rows that came late; None
-        where the landing closed no initial snapshot, or no other one was given up before it.
+    Args:
+        paths: where the tables are.
+        number: the landing that closes the snapshot.
+        begun: the snapshot's csn.
     """
-    if not _has_snapshots(pipeline):
-        return None
     before = progress(paths, number).snapshots
-    if before.highest is None or before.lowest is None:
-        return None
-    after = progress(paths, number + 1)
-    if after.snapshots.lowest is not None or after.initial != before.highest:
-        return None
+    assert before.lowest is not None
     late = _shown(paths, number).lowest
     lowest = before.lowest if late is None else min(before.lowest, max(late, before.closed + 1))
-    if lowest == before.highest:
-        return None
+    if lowest == begun:
+        return []
     ended = f"select csn from t where kind = 'row' and detail = '{LAST_OF_SNAPSHOT}'"
-    of_given_up = f"{_OF_SNAPSHOT} and csn >= {lowest} and csn < {before.highest} and csn not in ({ended})"
+    of_given_up = f"{OF_WHOLE_TABLES} and csn >= {lowest} and csn < {begun} and csn not in ({ended})"
     sql = f'select distinct "table" from t where {of_given_up} and "table" is not null order by "table"'
-    return before.highest, [row["table"] for row in small_tables.query(paths.change_events, sql)]
+    return [row["table"] for row in small_tables.query(paths.change_events, sql)]
 
 
 def taken_twice(pipeline: Pipeline, paths: TablePaths, number: int) -> list[tuple[str, int, int]]:
@@ -139,41 +153,59 @@ def taken_twice(pipeline: Pipeline, paths: TablePaths, number: int) -> list[tupl
         f"count(*) filter (where detail in ({text_list(flags)}))"
         for flags in ((FIRST_OF_TABLE,), (LAST_OF_TABLE, LAST_OF_SNAPSHOT))
     )
-    repeated = f"{_OF_SNAPSHOT} and csn between {before.lowest} and {before.highest}"
+    repeated = f"{OF_WHOLE_TABLES} and csn between {before.lowest} and {before.highest}"
     repeated += f' and "table" in ({text_list(keyless)})'
     sql = f'select "table", csn, greatest({first}, {last}) as times from t where {repeated} group by "table", csn'
     rows = small_tables.query(paths.change_events, f'{sql} order by csn, "table"')
     return [(row["table"], row["csn"], row["times"]) for row in rows if row["times"] > 1]
 
 
-def sent(pipeline: Pipeline, paths: TablePaths, table: str, since: int, until: int) -> list[int]:
+def sent(
+    pipeline: Pipeline, paths: TablePaths, table: str, since: int, until: int, after: datetime | None = None
+) -> list[int]:
     """Return the csns of snapshots that a connector sent whole and that had rows of a table.
 
-    since, until: the first and the last csn that are considered.
+    since, until: the first and the last csn that are considered. after: only rows that were landed later; None: all.
     """
     if not _has_snapshots(pipeline):
         return []
     whole = min(until, progress(paths).snapshots.closed)
-    where = f'{_OF_SNAPSHOT} and "table" = {text_literal(table)} and csn between {since} and {whole}'
+    where = f'{OF_WHOLE_TABLES} and "table" = {text_literal(table)} and csn between {since} and {whole}'
+    if after is not None:
+        where += f" and landed_at > {instant_literal(after)}"
     return [row["csn"] for row in small_tables.query(paths.change_events, f"select distinct csn from t where {where}")]
+
+
+def replaced(pipeline: Pipeline, paths: TablePaths, table: str, since: int, until: int) -> int:
+    """Return the highest csn of a snapshot that replaced the rows of a table; 0 without one.
+
+    since, until: the first and the last csn that are considered.
+    """
+    if not _has_snapshots(pipeline):
+        return 0
+    where = f"kind = 'row' and op = 'T' and \"table\" = {text_literal(table)} and csn between {since} and {until}"
+    of_snapshot = f"starts_with(xid, '{REPLACES}')"
+    rows = small_tables.query(paths.change_events, f"select max(csn) as csn from t where {where} and {of_snapshot}")
+    return int((rows[0]["csn"] if rows else 0) or 0)
 
 
 def _shown(paths: TablePaths, number: int) -> Shown:
     """Return what the events of one landing show of snapshots; those of other landings are not read."""
-    of_snapshot = f"filter (where {_OF_SNAPSHOT})"
+    of_snapshot = f"filter (where {OF_WHOLE_TABLES})"
     columns = {
         "rows": f"count(*) {of_snapshot}",
         "lowest": f"min(csn) {of_snapshot}",
         "highest": f"max(csn) {of_snapshot}",
         "last": f"max(csn) filter (where kind = 'row' and detail = '{LAST_OF_SNAPSHOT}')",
         "stream": f"max(csn) filter (where {_OF_STREAM})",
+        "beside": f"count(*) filter (where {OF_ANY_INCREMENTAL})",
     }
     selected = ", ".join(f'{sql} as "{name}"' for name, sql in columns.items())
     row: dict[str, Any] = small_tables.query(paths.change_events, f"select {selected} from t where landing = {number}")[
         0
     ]
     ends = {name: NOWHERE if row[name] is None else row[name] for name in ("last", "stream")}
-    return Shown(row["rows"], row["lowest"], row["highest"], **ends)
+    return Shown(row["rows"], row["lowest"], row["highest"], **ends, beside=row["beside"])
 
 
 def _initial(paths: TablePaths, number: int, csn: int | None) -> int:

@@ -9,6 +9,8 @@ from txloom.storage.delta.read_session import answer, opened
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.landing import connector_snapshots, loaded_snapshots
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing import unread_snapshots
+from txloom.transactions.events import NOWHERE
 
 
 def valid_through(paths: TablePaths, seen: BufferState) -> int:
@@ -20,8 +22,9 @@ def valid_through(paths: TablePaths, seen: BufferState) -> int:
     - the low watermark over several partitions; a single one is in commit order, so that what it has not shown lies
       above;
     - the highest csn of a finished transaction. Not counted are a loaded snapshot of some tables, a connector's
-      snapshot unless the stream begins with it, and a truncate outside of any transaction (MySQL), because metadata of
-      earlier transactions may come after them;
+      snapshot unless the stream begins, or begins anew, with it, and a truncate outside of any transaction (MySQL),
+      because metadata of earlier transactions may come after them;
+    - rows of a connector's snapshot that cannot be read, until they are, or are dismissed (`unread_snapshots`);
     - a finished transaction whose metadata came behind that of a pending one without a csn (`_behind_unplaced`).
 
     Args:
@@ -32,8 +35,9 @@ def valid_through(paths: TablePaths, seen: BufferState) -> int:
     sql = f"select min(csn) as lowest from t where csn > {below}"
     waiting = small_tables.query(paths.table(names.PENDING_TRANSACTIONS), sql)
     lowest = waiting[0]["lowest"] if waiting else None
-    initial = connector_snapshots.initial(paths, seen.landing)
-    condition = f"release <= {seen.release} and (csn <= {initial} or not starts_with(coalesce(xid, ''), 'r:'))"
+    snapshots = connector_snapshots.progress(paths, seen.landing + 1)
+    initial = NOWHERE if snapshots.initial is None else snapshots.initial
+    condition = f"release <= {seen.release} and (csn = {initial} or not starts_with(coalesce(xid, ''), 'r:'))"
     condition += " and not starts_with(coalesce(xid, ''), 't:')"
     if loaded_snapshots.landed(paths):
         condition += f" and not starts_with(xid, '{loaded_snapshots.PARTIAL}')"
@@ -41,6 +45,8 @@ def valid_through(paths: TablePaths, seen: BufferState) -> int:
         condition += f" and csn < {lowest}"
     if seen.reached is not None:
         condition += f" and csn <= {max(below, seen.reached)}"
+    if (unread := unread_snapshots.lowest(paths, snapshots.newest, seen)) is not None:
+        condition += f" and csn < {unread}"
     behind = _behind_unplaced(paths)
     if behind is not None:
         condition += f" and csn < {behind}"

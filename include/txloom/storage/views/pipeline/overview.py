@@ -19,11 +19,13 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.stand_in import stand_in
 from txloom.quality import incidents as rules
 from txloom.quality.incidents import Facts, Incident
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
 from txloom.storage.health.facts import cut_of, facts, holder_of, lifecycles_of
 from txloom.storage.health.remembered import Memory, keep, remembered, remembering
 from txloom.storage.landing import connector_snapshots
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing import unread_snapshots
 from txloom.storage.runs import lease
 from txloom.storage.views.paging import open_tables
 from txloom.storage.views.pipeline.changes import Changes, brief
@@ -39,6 +41,11 @@ SNAPSHOT = "snapshot under way"
 WAITS = (
     "Nothing, while the connector's snapshot runs: readers see all of it at once, when it is over. Where it is over at "
     "the source, ask the connector: its last row, or a transaction behind it, has not come."
+)
+UNREAD = "snapshot cannot be read"
+READABLE = (
+    "Correct the declaration, or the value at the source, so that the rows can be read, and redrive them: then readers "
+    "see the snapshot whole. Where they are dismissed, they see it without them."
 )
 LOG = logging.getLogger(__name__)
 RECENT = timedelta(days=30)
@@ -247,9 +254,10 @@ def _reasons(pipeline: Pipeline, paths: TablePaths, facts: Facts) -> list[Reason
 
 
 def _snapshot(pipeline: Pipeline, paths: TablePaths) -> Iterator[Incident]:
-    """Yield the reason why valid-through stands still while a connector's snapshot is landed."""
+    """Yield the reasons why valid-through stands still: a connector's snapshot is landed, or cannot be read."""
     kind = connector_snapshots.SnapshotProgress
     progress = remembered("snapshots", kind, lambda: connector_snapshots.progress(paths))
+    yield from _unread(pipeline, paths, progress.newest)
     if progress.snapshots.bound is None:
         return
     rows = progress.snapshots.rows
@@ -258,6 +266,22 @@ def _snapshot(pipeline: Pipeline, paths: TablePaths) -> Iterator[Incident]:
     what = f"The source sends a snapshot; {many} landed. Valid-through stays at most {progress.snapshots.bound}.{ended}"
     page = f"dags/{names.cdc_dag_id(pipeline.name)}"
     yield Incident(SNAPSHOT, "", progress.since, "warn", what, WAITS, rows, (), page)
+
+
+def _unread(pipeline: Pipeline, paths: TablePaths, newest: int | None) -> Iterator[Incident]:
+    """Yield the reason why a snapshot is not shown of which rows cannot be read; newest: the highest csn of one."""
+    kind = list[unread_snapshots.Unread]
+    rows = remembered("unread", kind, lambda: unread_snapshots.unread(paths, newest, buffer_state(paths)))
+    page = f"dags/{names.dead_letters_dag_id(pipeline.name)}"
+    for csn in sorted({each.csn for each in rows})[:1]:
+        of_snapshot = [each for each in rows if each.csn == csn]
+        total = sum(each.rows for each in of_snapshot)
+        many = "1 row" if total == 1 else f"{total} rows"
+        tables = ", ".join(f"{each.table or '?'}: {each.rows}" for each in of_snapshot)
+        what = f"{many} of the source's snapshot at csn {csn} cannot be read ({tables}). "
+        what += f"Valid-through stays at most {csn - 1}."
+        since = min(each.since for each in of_snapshot)
+        yield Incident(UNREAD, "", since, "error", what, READABLE, total, (), page)
 
 
 def _reason(each: Incident) -> Reason:

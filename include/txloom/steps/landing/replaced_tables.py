@@ -1,0 +1,99 @@
+"""Empty the tables that the rows of a connector's snapshot replace, in front of these rows (ADR 24 and 54)."""
+
+from collections.abc import Sequence
+from datetime import UTC
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.steps.landing.internal_transaction import InternalTransaction
+from txloom.storage.checks import findings
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.landing import change_events, connector_snapshots, requested_snapshots, retaken_snapshots
+from txloom.storage.landing.connector_snapshots import Advance
+from txloom.storage.paths import TablePaths
+from txloom.storage.sources.splits import LandingPlan
+from txloom.storage.targets.row_tables import row_tables
+from txloom.storage.targets.undeclared_columns import effective_pipeline
+
+FIRST = 0
+"""The position of the rows of a snapshot within its csn; txloom's truncates lie in front of it."""
+
+
+def replace_tables(pipeline: Pipeline, paths: TablePaths, planned: LandingPlan, advance: Advance, run_id: str) -> None:
+    """Truncate what a snapshot replaces, and record of which tables that cannot be known; once for each landing.
+
+    The truncates are appended to change_events when a landing closes the snapshot. They have its csn, so that no reader
+    sees a table between the two, and lie in front of its rows. A repeated call appends nothing more.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        planned: the landing.
+        advance: what it changes of snapshots.
+        run_id: the run.
+    """
+    replaced: list[tuple[int, Sequence[str]]] = [(each.csn, each.replaced) for each in advance.retaken]
+    if advance.begun is not None:
+        replaced.insert(0, (advance.begun, connector_snapshots.given_up(paths, planned.number, advance.begun)))
+    replaced = [(csn, tables) for csn, tables in replaced if tables]
+    if replaced:
+        _truncate(pipeline, paths, planned, replaced)
+    unsure = [
+        Finding(f.READ_AGAIN, table, None, each.csn, None, why)
+        for each in advance.retaken
+        for table, why in each.unsure.items()
+    ]
+    back = [
+        Finding(f.CSN_BACK, None, None, each.csn, None, each.went_back) for each in advance.retaken if each.went_back
+    ]
+    beside = _read_beside(pipeline, paths, planned.number) if advance.read_beside else []
+    findings.record(paths, [*unsure, *back, *beside], run_id)
+
+
+def _truncate(
+    pipeline: Pipeline, paths: TablePaths, planned: LandingPlan, replaced: Sequence[tuple[int, Sequence[str]]]
+) -> None:
+    """Append the truncates of tables, by csn, as one transaction for each csn."""
+    parts, line = list[pa.Table](), 1
+    for csn, tables in replaced:
+        xid = f"{connector_snapshots.REPLACES}{planned.number}"
+        transaction = InternalTransaction(effective_pipeline(pipeline, paths), planned, xid, csn, _time(paths, csn))
+        truncates = transaction.truncates(tables, FIRST, {}, line=line)
+        in_front = pc.subtract(truncates.column("pos"), pa.scalar(FIRST + len(tables), pa.int64()))
+        parts.append(truncates.set_column(truncates.schema.get_field_index("pos"), "pos", in_front))
+        line += len(tables) + 1
+    events = change_events.with_compact_events(pa.concat_tables(parts), planned)
+    write_id = names.write_id(paths.pipeline, f"{names.CHANGE_EVENTS}.given_up", 0)
+    arrow_tables.append_once(events, paths.change_events, write_id, planned.number)
+
+
+def _time(paths: TablePaths, csn: int) -> str | None:
+    """Return when a snapshot was taken, as messages have it."""
+    sql = f"select max(committed_at) as at from t where {retaken_snapshots.OF_WHOLE_TABLES} and csn = {csn}"
+    at = small_tables.query(paths.change_events, sql)[0]["at"]
+    return None if at is None else at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+
+
+def _read_beside(pipeline: Pipeline, paths: TablePaths, number: int) -> list[Finding]:
+    """Return what rows that the connector read beside its stream leave open.
+
+    Where nobody asked for them here, older rows of their table may be ones that the source no longer has.
+    """
+    requested = {name for each in requested_snapshots.open_requests(paths) for name in each.tables}
+    current = {row_table.table.name: paths.table(row_table.current) for row_table in row_tables(pipeline)}
+    observed = list[Finding]()
+    for read in retaken_snapshots.read_beside(paths, number):
+        older = f"select 1 as n from t where _txloom_csn < {read.csn} limit 1"
+        path = current.get(read.table)
+        if path is not None and read.table not in requested and small_tables.query(path, older):
+            why = "the connector read rows of it beside its stream, and nobody asked for that here"
+            observed.append(Finding(f.READ_AGAIN, read.table, None, read.csn, None, why))
+        if read.ahead is not None:
+            why = f"rows that the connector read beside its stream name csn {read.ahead}, and may be of a later commit"
+            observed.append(Finding(f.READ_AHEAD, read.table, None, read.ahead, None, why))
+    return observed
