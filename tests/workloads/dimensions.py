@@ -21,6 +21,8 @@ FORMS = ("jsonl", "csv", "parquet")
 SNAPSHOTS = ("none", "whole", "anew", "changed")
 """What a connector sends before its stream: nothing, all tables, or a part of them and then all again, unchanged or
 changed meanwhile."""
+TELL_SNAPSHOTS = ("debezium/postgresql", "debezium/mysql")
+"""Connectors whose rows tell a snapshot that begins the stream anew from one of some rows."""
 OPERATIONS = ("backfill", "load", "rebuild", "optimize", "vacuum", "redrive", "dismiss", "clean", "die", "remember")
 """What happens between two runs; cleaning leaves of history what is shown alone; the buffer dies in its next run."""
 REMEMBERED = (1, 3, 50_000)
@@ -35,7 +37,8 @@ class Dimensions:
     wide_keys, wide_values: types of every kind, at their edges. keyless: some tables have no key. twins: the names of
     two source tables differ in case alone. far: commit positions begin beyond 2^53. copies: rows of one statement
     share their place in the log, those of a whole transaction in MySQL's, where it is compressed. files: see FILES.
-    form: see FORMS. touched: old files get a new time. cut: files end in mid-line. snapshot: see SNAPSHOTS. junk:
+    form: see FORMS. touched: old files get a new time. cut: files end in mid-line. snapshot: see SNAPSHOTS.
+    taken_again: the connector loses its place in the midst of its stream, and takes its snapshot again. junk:
     messages that are none lie between. remembered: finished transactions that a bucket of the buffer knows.
     operations: see OPERATIONS. in_order: metadata keeps commit order.
     wraps: transaction ids begin anew, once everything before has come. impatient: what is not whole with its landing is
@@ -54,6 +57,7 @@ class Dimensions:
     touched: bool = False
     cut: bool = False
     snapshot: str = "none"
+    taken_again: bool = False
     junk: bool = False
     remembered: int = 50_000
     operations: frozenset[str] = frozenset()
@@ -107,6 +111,8 @@ def drawn(chance: Random, source: str | None = None) -> Dimensions:
         made = replace(made, impatient=chance.random() < 0.2)
     if made.impatient:
         made = replace(made, operations=made.operations - {"clean"})
+    if source in TELL_SNAPSHOTS:
+        made = replace(made, taken_again=chance.random() < 0.4)
     if source == "debezium/postgresql":
         made = replace(made, wraps=chance.random() < 0.3 and not made.cut)
     if source == "change_sets" and files == "parts":

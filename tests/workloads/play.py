@@ -1,5 +1,6 @@
 """A workload drawn from a seed: what its source commits, and the landings in which its messages come."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -62,6 +63,11 @@ def play(seed: int, source: str | None = None, dimensions: Dimensions | None = N
         landings = deliver_in_turn(sent, chance, whole=dims.is_alone, once=dims.source == "change_sets")
     else:
         landings = deliver(sent, chance, in_order=dims.in_order).landings
+    if dims.taken_again:
+        again, parts = _taken_again(database, chance)
+        later = database.play(chance.randint(1, most))
+        more = deliver(later, chance, in_order=dims.in_order).landings
+        sent, landings = [*sent, *again, *later], [*landings, *parts, *more]
     if dims.wraps:
         writer.wrap()
         later = database.play(chance.randint(1, most))
@@ -84,12 +90,51 @@ def _snapshots(database: Database, dims: Dimensions, chance: Random) -> tuple[li
         database.csn += 3
     repeated = len(rows)
     rows += database.writer.snapshot(database.state, database.csn, names)  # type: ignore[attr-defined]
+    sent.append(_taken(database, names))
+    return sent, _cut([message for each in rows for message in each], chance), repeated
+
+
+def _taken_again(database: Database, chance: Random) -> tuple[list[Sent], list[list[Message]]]:
+    """Let a connector lose its place, miss some transactions, and take its snapshot again, once or in two attempts.
+
+    Nothing tells of a table without rows: of one that had some before, the connector misses what emptied it later.
+    """
+    names, known = sorted(database.shape.tables), {name: dict(rows) for name, rows in database.state.items()}
+    sent, messages = list[Sent](), list[Message]()
+    if chance.random() < 0.4:
+        database.play(chance.randint(1, 5))
+        database.csn += 3
+        part = database.writer.snapshot(database.state, database.csn, names)  # type: ignore[attr-defined]
+        part = part[: chance.randint(0, max(len(part) - 1, 0))]
+        messages += [message for rows in part for message in rows]
+        given_up = [Change(database.shape.tables[names[0]], "r", None, None, ())] * len(part)
+        sent.append(Sent("", database.csn, [], None, known, given_up, -1))
+    for _ in range(50):
+        database.play(chance.randint(1, 8))
+        if all(database.state[name] or not known[name] for name in names):
+            break
+    else:
+        return [], []
+    database.csn += 3
+    rows = database.writer.snapshot(database.state, database.csn, names)  # type: ignore[attr-defined]
+    if not rows:
+        return [], []
+    taken = _taken(database, names)
+    messages += [message for each in rows for message in each]
+    return [*sent, taken], _cut(messages, chance)
+
+
+def _taken(database: Database, names: Sequence[str]) -> Sent:
+    """Return what a snapshot of tables shows."""
     tables, state = database.shape.tables, {name: dict(rows) for name, rows in database.state.items()}
     changes = [Change(tables[name], "r", None, row, ()) for name in names for row in state[name].values()]
-    sent.append(Sent("", database.csn, [], None, state, changes, -1))
-    messages = [message for rows in rows for message in rows]
+    return Sent("", database.csn, [], None, state, changes, -1)
+
+
+def _cut(messages: list[Message], chance: Random) -> list[list[Message]]:
+    """Return messages in one to three landings."""
     cuts = sorted(chance.randint(0, len(messages)) for _ in range(chance.choice((0, 1, 2))))
-    return sent, [messages[a:b] for a, b in zip([0, *cuts], [*cuts, len(messages)], strict=True)], repeated
+    return [messages[a:b] for a, b in zip([0, *cuts], [*cuts, len(messages)], strict=True)]
 
 
 def impatient(pipeline: Pipeline, complete_now: str = "redrive") -> Pipeline:
