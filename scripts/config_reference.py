@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 
 from txloom.config.models import fields
 from txloom.config.models.alerts import Alerts, AppriseChannel, EmailChannel, LogChannel, SlackChannel, WebhookChannel
-from txloom.config.models.audit import Audit
+from txloom.config.models.audit import Audit, Repair
 from txloom.config.models.base import Model
 from txloom.config.models.column_types import SPARK_TYPES, ColumnType
 from txloom.config.models.durations import show_duration
@@ -78,6 +78,7 @@ TYPE_NAMES = {
     "Groups": "multiple of 8",
     "SchemaName": "name of a schema",
     "Memory": "memory: a number with `m` or `g`",
+    "Share": "share: a number with `%`",
     "Url": "URL",
     "AppriseUrl": "URL of Apprise",
     "Whole": "whole number",
@@ -204,6 +205,7 @@ SECTIONS = (
     Section("maintenance.vacuum", Vacuum),
     Section("spark", Spark),
     Section("audit", Audit),
+    Section("audit.repair", Repair),
 )
 
 HEAD = """# Configuration reference

@@ -1,12 +1,37 @@
 """The declaration of an audit: which database the lake is compared with, and what may be asked of it."""
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import Field
 
 from txloom.config.models.base import Model
-from txloom.config.models.fields import ConnectionId, Count, Duration, Schedule
+from txloom.config.models.fields import ConnectionId, Count, Duration, Schedule, Share
+
+
+SMALLEST_ROWS = 100
+"""A table with fewer rows counts as one with so many, so that a few rows of a tiny table can be repaired."""
+
+
+class Repair(Model):
+    """What a repair (jobs/repair.py) may do to a table without a person who approves the number of rows."""
+
+    max_share: Annotated[
+        Share,
+        Field(
+            description="The largest share of a table's rows that a repair deletes or changes, such as 10%; "
+            "a table of fewer than 100 rows counts as 100"
+        ),
+    ] = "10%"
+
+    def limit(self, rows: int) -> int:
+        """Return how many rows of a table with so many rows a repair may delete or change.
+
+        >>> Repair().limit(200), Repair().limit(3), Repair(max_share="0%").limit(200)
+        (20, 10, 0)
+        """
+        return int(Decimal(self.max_share.removesuffix("%")) * max(rows, SMALLEST_ROWS) / 100)
 
 
 class Audit(Model):
@@ -35,3 +60,4 @@ class Audit(Model):
         Duration,
         Field(description="How long it waits until the lake shows the moment of the database's snapshot, such as 15m"),
     ] = timedelta(minutes=15)
+    repair: Annotated[Repair, Field(description="How much of a table a repair may delete or change")] = Repair()

@@ -24,6 +24,7 @@ TOPIC = r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}"
 ADDRESS = r"[^@\s<>,;]+@[^@\s<>,;]+"
 CONNECTION = r"[A-Za-z_][A-Za-z0-9_-]*"
 MEMORY = r"[1-9][0-9]{0,5}[kmgt]"
+SHARE = r"(100|[0-9]{1,2}(\.[0-9]{1,2})?)%"
 URL = r"https?://[!-~]+|\$\{conn:[!-~]+"
 """A reference to a connection also matches, because it is not resolved where the secrets are not available."""
 APPRISE = r"[a-z][a-z0-9+.-]{0,30}://[!-~]+|\$\{conn:[!-~]+"
@@ -148,6 +149,7 @@ Address = Annotated[str, *_text(ADDRESS, "an e-mail address")]
 AppriseUrl = Annotated[str, *_text(APPRISE, "a URL of Apprise, such as slack://..., or ${NAME} that holds one")]
 ConnectionId = Annotated[str, *_text(CONNECTION, "the id of an Airflow connection")]
 Memory = Annotated[str, *_text(MEMORY, "an amount of memory, such as 512m or 4g")]
+Share = Annotated[str, *_text(SHARE, "a share from 0% to 100%, such as 10%")]
 Url = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": r"^https?://|\$\{"})]
 Whole = Annotated[int, BeforeValidator(_whole), WithJsonSchema(_WHOLE)]
 Count = Annotated[int, BeforeValidator(_count), WithJsonSchema(_COUNT)]

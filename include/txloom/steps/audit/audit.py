@@ -1,7 +1,6 @@
 """audit: compare the lake with the live database at one moment, row by row, and say exactly what differs."""
 
 import logging
-import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +11,7 @@ from typing import Any
 
 from txloom.config import names
 from txloom.config.models.audit import Audit
-from txloom.config.problems import Unfit
 from txloom.config.secret_names import MASK, is_secret
-from txloom.config.yaml.connections import fields
 from txloom.errors import ConfigurationError, TxloomError
 from txloom.quality import findings as f
 from txloom.quality import masking
@@ -29,11 +26,11 @@ from txloom.steps.audit.compare_table import (
     LakeTable,
     compare,
 )
+from txloom.steps.audit.declared_source import declared_source
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
 from txloom.storage.checks.audited_rows import DIFFERENT, EQUAL
-from txloom.storage.databases.audit_source import AuditSource, Limits, Moment
-from txloom.storage.databases.connected import connected
+from txloom.storage.databases.audit_source import AuditSource, Moment
 from txloom.storage.databases.snapshot_folder import SnapshotFolder
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.publishing import reader_holds
@@ -124,19 +121,12 @@ def audit(step: Step, choice: Choice) -> Counts:
 @contextmanager
 def _source(step: Step, choice: Choice) -> Iterator[AuditSource]:
     """Open what the lake is compared with."""
-    declared = step.pipeline.audit
     if choice.snapshot is not None:
         yield SnapshotFolder(step.pipeline, choice.snapshot, choice.csn)
         return
     if choice.csn is not None:
         raise ConfigurationError("a csn is that of a snapshot folder: say --snapshot FOLDER with it")
-    if declared is None or declared.connection is None:
-        raise ConfigurationError(
-            f"{step.pipeline.name} declares no database to compare with: add `audit: {{connection: ...}}`, or say "
-            "--snapshot FOLDER"
-        )
-    limits = Limits(declared.rows_per_second, declared.statement_timeout.total_seconds())
-    with connected(_connection(declared.connection), limits) as source:
+    with declared_source(step.pipeline) as source:
         yield source
 
 
@@ -145,13 +135,6 @@ def _in_folder(source: SnapshotFolder, chosen: Sequence[RowTable]) -> list[RowTa
         if row_table.table.name not in source.tables:
             LOG.warning(f"[audit] {row_table.table.name} has no folder in {source.path}, and is not compared")
     return [row_table for row_table in chosen if row_table.table.name in source.tables]
-
-
-def _connection(name: str) -> dict[str, Any]:
-    try:
-        return fields(name, os.environ)
-    except Unfit as problem:
-        raise ConfigurationError(f"audit.connection: {problem}") from None
 
 
 def _looked_at(step: Step, source: AuditSource, chosen: Sequence[RowTable], until: float) -> dict[str, Outcome]:

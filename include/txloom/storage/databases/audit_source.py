@@ -86,3 +86,17 @@ class AuditSource(Protocol):
 
     def rows_of(self, relation: Any, keys: Sequence[Handle]) -> Mapping[Key, Texts]:
         """Return the canonical texts of rows by their canonical keys; a row that is not there is left out."""
+
+
+class LiveSource(AuditSource, Protocol):
+    """A database, which can also be asked for rows outside of a snapshot."""
+
+    def position(self) -> int:
+        """Return the csn that the source has reached, outside of a snapshot."""
+
+    def rows_now(self, relation: Any, keys: Sequence[Handle]) -> Mapping[Key, Texts]:
+        """Return the rows of `rows_of` as the source has them now, outside of a snapshot.
+
+        Nothing that empties or rewrites the table while it is read makes a row seem absent. A row may come under
+        another canonical key than was asked for, where the source takes the two for equal.
+        """

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from txloom.storage.databases import mysql, postgresql
-from txloom.storage.databases.audit_source import AuditSource, Limits
+from txloom.storage.databases.audit_source import Limits, LiveSource
 
 MYSQL = ("mysql", "mariadb")
 
 
 @contextmanager
-def connected(fields: Mapping[str, Any], limits: Limits) -> Iterator[AuditSource]:
+def connected(fields: Mapping[str, Any], limits: Limits) -> Iterator[LiveSource]:
     """Connect to the database of a connection: MySQL or MariaDB where its type says so, else PostgreSQL.
 
     Args:

@@ -243,6 +243,26 @@ class Mysql(Connection):
             there |= {row[:width]: row for row in rows}
         return there
 
+    def position(self) -> int:
+        """Return the position in the binlog that the server has reached."""
+        self._connection.rollback()
+        status = dict(self._ask("show status like 'binlog_snapshot_%%'"))
+        file, within = (status.get(f"Binlog_snapshot_{name}", "") for name in ("file", "position"))
+        here = binlog_position(file, within)
+        return (self._position() if here is None else here) - 1
+
+    def rows_now(self, relation: Relation, keys: Sequence[Handle]) -> dict[Key, Texts]:
+        """Return the canonical texts of rows as the last commits left them; no lock is held afterwards.
+
+        A snapshot begins with the first row that is read, when the table is locked already against TRUNCATE and ALTER.
+        """
+        there = dict[Key, Texts]()
+        for start in range(0, len(keys), AT_ONCE):
+            self._connection.rollback()
+            there |= self.rows_of(relation, keys[start : start + AT_ONCE])
+        self._connection.rollback()
+        return there
+
 
 def _parsed(relation: Relation, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return the canonical texts of rows, without the keys behind them; JSON is written anew."""

@@ -242,6 +242,31 @@ class Postgresql(Connection):
             there |= {row[:width]: row for row in rows}
         return there
 
+    def position(self) -> int:
+        """Return the position in the log that the server has reached."""
+        self._connection.rollback()
+        (position,) = self._one(f"select {POSITION}")
+        self._connection.rollback()
+        return int(position)
+
+    def rows_now(self, relation: Relation, keys: Sequence[Handle]) -> dict[Key, Texts]:
+        """Return the canonical texts of rows as the last commits left them; no lock is held afterwards.
+
+        The table is locked against TRUNCATE and ALTER TABLE before a statement takes its snapshot (READ COMMITTED): a
+        snapshot that is older than such a statement would show an empty table. A policy that hides rows from the user
+        is an error (`row_security`).
+        """
+        there = dict[Key, Texts]()
+        for start in range(0, len(keys), AT_ONCE):
+            self._connection.rollback()
+            self._connection.set_session(isolation_level="READ COMMITTED", readonly=True)
+            self._ask(f"set local statement_timeout = {int(self._limits.statement * 1000)}")
+            self._ask("set local row_security = off")
+            self._ask(f"lock table {relation.name} in access share mode")
+            there |= self.rows_of(relation, keys[start : start + AT_ONCE])
+        self._connection.rollback()
+        return there
+
 
 @contextmanager
 def connected(fields: Mapping[str, Any], limits: Limits) -> Iterator[Postgresql]:

@@ -1,0 +1,170 @@
+"""Ask the source once more for the rows that a repair is about to delete, insert or change.
+
+The invariant of a repair from a database, which `tests/steps/audit/test_second_look.py` holds:
+
+- A row is deleted only if the source does not have it at a moment at or after the audit's csn. The source itself
+  decides which rows have a key: its comparison may take keys for equal that are different texts.
+- A row is inserted or changed only to the values that the audit read, and that the source has at that moment too.
+
+Every other row is left out, with the reason. Its value may be newer than the audit's csn, and its own csn is unknown:
+the stream brings it, and the next audit says whether it still differs.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config.models.pipeline import Table
+from txloom.current.equality.row_images import image
+from txloom.errors import SourceUnavailable
+from txloom.events.images.reader import ImageReader
+from txloom.storage.checks.audited_rows import Repair
+from txloom.storage.databases.audit_source import Handle, Key, LiveSource, Relation, Texts
+from txloom.storage.targets.lake_digests import audited_columns, texts_of
+
+LOG = logging.getLogger(__name__)
+
+PIECE_ROWS = 500
+"""Rows that are asked for at once."""
+IS_THERE = "the source has it"
+IS_GONE = "the source no longer has it"
+IS_OTHER = "the source has other values by now"
+HAS_NO_KEY = "its key has no value, so that the source cannot be asked for it"
+IS_TAKEN_FOR_ANOTHER = "the source takes its key for that of another row of the lake"
+
+
+@dataclass(frozen=True)
+class SecondLook:
+    """What the source says of rows when it is asked once more.
+
+    Args:
+        certain: the rows that it says the same of as the audit did.
+        left: the others, each with the reason.
+        unreadable: those whose audited values are not what the declaration says, each with the problem.
+    """
+
+    certain: list[Repair] = field(default_factory=list)
+    left: list[tuple[Repair, str]] = field(default_factory=list)
+    unreadable: list[tuple[Repair, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Row:
+    repair: Repair
+    key: Key
+    handle: Handle
+
+
+def look_again(source: LiveSource, table: Table, repairs: Sequence[Repair], *, is_whole: bool) -> SecondLook:
+    """Ask the source for each row, in pieces, and say of which rows it says what the audit said.
+
+    Args:
+        source: the database, which may have moved on since the audit.
+        table: the declared table.
+        repairs: rows that the audit found to differ.
+        is_whole: whether these are all rows of the table that differ.
+
+    Raises:
+        ConfigurationError: the database no longer has the table, or a column of it.
+        SourceUnavailable: it does not answer, or has not reached the audit's csn: it is another server, or lags.
+    """
+    if not repairs:
+        return SecondLook()
+    audited_csn, position = max(each.csn for each in repairs), source.position()
+    if position < audited_csn:
+        raise SourceUnavailable(
+            f"{table.name}: the database is at csn {position}, and the audit read it at csn {audited_csn}. It is "
+            "another server than the audit's, or a standby that lags: connect to that server, or wait and run again"
+        )
+    relation = source.relation(table)
+    rows, look = _rows(table, repairs, relation)
+    deletes, others = ([row for row in rows if (row.repair.op == "D") is wanted] for wanted in (True, False))
+    taken = set[Key]()
+    for piece in _pieces(deletes):
+        taken |= _judge_deletes(source, relation, piece, look)
+    for piece in _pieces(others):
+        _judge_others(source, relation, table, piece, taken, look, is_whole=is_whole)
+    LOG.info(
+        f"[repair] {table.name}: the source says the same of {len(look.certain)} of {len(repairs)} rows, at csn "
+        f"{position} or later"
+    )
+    return look
+
+
+def reasons(look: SecondLook) -> Mapping[str, int]:
+    """Return how many rows were left out for each reason."""
+    return Counter(reason for _, reason in look.left)
+
+
+def _rows(table: Table, repairs: Sequence[Repair], relation: Relation) -> tuple[list[_Row], SecondLook]:
+    """Return rows with their keys as the source takes them, and those that cannot be asked for."""
+    # As an update the reader takes any columns that there are: a delete has only those of the key.
+    typed = ImageReader(table).read([b'{"op_type":"U","after":' + each.image.encode() + b"}" for each in repairs])
+    after = typed.column("after").combine_chunks()
+    keys = pa.table({name: pc.struct_field(after, name) for name in table.key})
+    columns = audited_columns(table)[: len(table.key)]
+    texts = zip(*(column.to_pylist() for column in texts_of(keys, columns, relation.padded)), strict=True)
+    handles = [tuple(row.values()) for row in keys.to_pylist()]
+    rows, look = list[_Row](), SecondLook()
+    for repair, problem, key, handle in zip(repairs, typed.column("problem").to_pylist(), texts, handles, strict=True):
+        if problem is not None:
+            look.unreadable.append((repair, problem))
+        elif None in key:
+            look.left.append((repair, HAS_NO_KEY))
+        else:
+            rows.append(_Row(repair, key, handle))
+    return rows, look
+
+
+def _pieces(rows: Sequence[_Row]) -> list[Sequence[_Row]]:
+    return [rows[start : start + PIECE_ROWS] for start in range(0, len(rows), PIECE_ROWS)]
+
+
+def _judge_deletes(source: LiveSource, relation: Relation, rows: Sequence[_Row], look: SecondLook) -> set[Key]:
+    """Judge rows that would be deleted; return the keys of rows that the source has instead of one of them."""
+    there = _ask(source, relation, rows)
+    rest = [row for row in rows if row.key not in there]
+    look.left.extend((row.repair, IS_THERE) for row in rows if row.key in there)
+    taken = set[Key]()
+    # A row came under its own key, or under that which the source takes for equal: one by one it shows for which.
+    if there and rest and _ask(source, relation, rest):
+        for row in list(rest):
+            if instead := _ask(source, relation, [row]):
+                taken |= instead.keys()
+                rest.remove(row)
+                look.left.append((row.repair, IS_TAKEN_FOR_ANOTHER))
+    look.certain.extend(row.repair for row in rest)
+    return taken
+
+
+def _judge_others(
+    source: LiveSource,
+    relation: Relation,
+    table: Table,
+    rows: Sequence[_Row],
+    taken: set[Key],
+    look: SecondLook,
+    *,
+    is_whole: bool,
+) -> None:
+    """Judge rows that would be inserted or changed; taken: keys that the source takes for those of other rows."""
+    there, columns = _ask(source, relation, rows), audited_columns(table)
+    for row in rows:
+        texts = there.get(row.key)
+        if row.key in taken or (taken and row.repair.op == "r" and not is_whole):
+            look.left.append((row.repair, IS_TAKEN_FOR_ANOTHER))
+        elif texts is None:
+            look.left.append((row.repair, IS_GONE))
+        elif image(columns, texts, relation.widths) != row.repair.image:
+            look.left.append((row.repair, IS_OTHER))
+        else:
+            look.certain.append(row.repair)
+
+
+def _ask(source: LiveSource, relation: Any, rows: Sequence[_Row]) -> Mapping[Key, Texts]:
+    return source.rows_now(relation, [row.handle for row in rows])
