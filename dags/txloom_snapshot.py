@@ -14,10 +14,13 @@ findings close. The tab **Findings** of the page shows how far it is.
 | you see | what it means | what to do |
 |---|---|---|
 | approve waits | a person has to answer: Required Actions | approve, or refuse: then nothing is asked for |
-| list_tables is red (2) | no finding says that a table needs a snapshot, or one has no key | its log says which |
+| list_tables is red (2) | no table needs a snapshot, one has no key, or a request is open | its log says which |
 | request_snapshot is red (12) | the brokers do not take the signal | bring them back, clear the task: it asks once |
-| the request stays `sent` | the connector does not answer | its `signal.enabled.channels`, its log; ask again |
+| finding "snapshot request makes no progress" | a lost signal, or a failed task of the connector | see below |
 | the request is `failed` | the connector could not read a table | what the page says; ask again |
+
+**A request that makes no progress.** One request is open at a time. Restart the connector's task. If the request stays
+as it is, `python jobs/request_snapshot.py --pipeline NAME --give-up REQUEST` ends it; then ask again.
 """
 
 from airflow.sdk import DAG, Param

@@ -377,7 +377,9 @@ def test_a_pipeline_that_names_its_database_has_an_audit_that_waits_for_a_cut_ou
     ]
     repair = made["orders_repair"]
     assert (repair["audit"]["pool"], repair["repair"]["pool"]) == ("default_pool", "txloom_orders")
-    assert "['audits']" in repair["repair"]["arguments"][-1], "the rows that were approved, and no newer ones"
+    approved, allowed = repair["repair"]["arguments"][-2:]
+    assert "['audits']" in approved, "the rows that were approved, and no newer ones"
+    assert "task_ids='approve'" in allowed and "params.allow_rows" in allowed, "the number that a person entered"
     assert {task: about["after"] for task, about in repair.items()} == {
         "list_rows": [],
         "approve": ["list_rows"],

@@ -125,9 +125,25 @@ def test_what_a_person_approves_is_loaded_and_an_audit_closes_the_finding(shop: 
     assert shop.amounts() == {n: n for n in range(1, 101)}
     assert shop.findings() == []
     outcome = shop.airflow.xcom(REPAIR, run_id, "outcome")
-    assert outcome == {"rows": 2, "left_out": 0, "more": 0, "differing": 0, "unsettled": 0, "behind": 0}
+    counted = {"rows": 2, "changed_since": 0, "left_out": 0, "more": 0, "differing": 0, "unsettled": 0, "behind": 0}
+    assert outcome == counted
     expected = "**2 rows were loaded**.\n\nThe audit after it: 0 rows differ.\n\nApproved by admin."
     assert shop.note(REPAIR, run_id) == expected
+
+
+def test_a_large_share_of_a_table_is_loaded_only_with_the_number_that_a_person_enters(shop: Shop) -> None:
+    DeltaTable(f"{shop.folder}/lake/shop/rows").update(predicate="id > 70", updates={"amount": "7"})
+    shop.to_its_end(AUDIT, shop.airflow.trigger(AUDIT))
+    for number in (None, 30):
+        run_id = shop.airflow.trigger(REPAIR, {})
+        page = shop.airflow.question_of(REPAIR, run_id, "approve", within=LONG)
+        assert "enter 30 as allow_rows" in page and "rows: 30 of 100 rows (30.0%) would be deleted or changed" in page
+        shop.airflow.answer(REPAIR, run_id, "approve", "Approve", **({"allow_rows": number} if number else {}))
+        if number is None:
+            assert shop.airflow.wait(REPAIR, run_id, LONG) == "failed"
+            assert "the repair is refused: nothing was landed" in shop.airflow.log(REPAIR, run_id, "repair")
+    shop.to_its_end(REPAIR, run_id)
+    assert shop.amounts() == {n: n for n in range(1, 101)} and shop.findings() == []
 
 
 def test_rows_that_differ_from_the_files_of_a_folder_are_loaded_and_compared_with_them_again(shop: Shop) -> None:

@@ -32,6 +32,7 @@ READ_AGAIN = "rows were read again"
 READ_AHEAD = "rows may be ahead"
 DIFFERS = "differs from the source"
 INCOMPLETE = "history is not complete"
+UNANSWERED = "snapshot request makes no progress"
 
 HINTS = {
     ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
@@ -86,6 +87,10 @@ HINTS = {
     "lists. Find out since when (txloom explain), load just these rows (jobs/repair.py), audit it again.",
     INCOMPLETE: "The declaration of the table changed, and earlier messages are not kept. Cuts leave it out. Load a "
     "snapshot of it (jobs/load_snapshot.py): the next cycle shows the table and closes this.",
+    UNANSWERED: "Look at the connector's task in Kafka Connect, and restart it where it failed. It takes signals where "
+    "signal.enabled.channels has kafka and signal.kafka.topic is the declared topic; one that was sent while no task "
+    "ran may be lost. When the task runs and the request stays as it is, give it up (jobs/request_snapshot.py "
+    "--give-up ID), then ask again.",
     RUNS_OVERLAP: "The producer restarted inside the transaction and sent rows of it again: nothing is missing, and "
     "there is nothing to do.",
 }
@@ -113,7 +118,7 @@ NEEDS_SNAPSHOT = frozenset(
 OF_TRANSACTION = frozenset((TWO_RUNS, RUNS_OVERLAP, COUNTS_CHANGED))
 """Findings about one transaction: an open one says nothing about another transaction on the same table."""
 SEVERITIES = {ADDED: "info", XID_AGAIN: "info", RUNS_OVERLAP: "info"} | dict.fromkeys(
-    (*NEEDS_SNAPSHOT, UNREADABLE), "error"
+    (*NEEDS_SNAPSHOT, UNREADABLE, UNANSWERED), "error"
 )
 """Severity by code; a code that is not listed is a warning."""
 

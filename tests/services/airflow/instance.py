@@ -227,9 +227,9 @@ class Airflow:
         time.sleep(READS)
         return str(self.ask("GET", self._question(dag, run_id, task))["body"])
 
-    def answer(self, dag: str, run_id: str, task: str, option: str) -> None:
-        """Answer what a task asks."""
-        self.ask("PATCH", self._question(dag, run_id, task), {"chosen_options": [option], "params_input": {}})
+    def answer(self, dag: str, run_id: str, task: str, option: str, **entered: Any) -> None:
+        """Answer what a task asks; entered: the fields of its form."""
+        self.ask("PATCH", self._question(dag, run_id, task), {"chosen_options": [option], "params_input": entered})
 
     def _question(self, dag: str, run_id: str, task: str) -> str:
         return f"/api/v2/dags/{dag}/dagRuns/{urllib.parse.quote(run_id)}/taskInstances/{task}/-1/hitlDetails"

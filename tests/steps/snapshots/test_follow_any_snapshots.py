@@ -2,12 +2,13 @@
 
 The connector is played, because what it does has to come in an order that a real one seldom takes: it reads a table in
 chunks, leaves out of a chunk what the stream changed between its two watermarks, gives a row the last commit before it,
-reads for one request after the other, and says what it has read under the id of the last signal.
+says under the id of the last signal what it has read, and crashes where a second signal comes while it reads.
 """
 
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,14 +22,16 @@ from called import step_of
 from lake import Lake
 from services.broker import Broker
 from txloom.config import load
+from txloom.errors import ConfigurationError
+from txloom.quality import findings as f
 from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.dismiss import dismiss
 from txloom.steps.landing import follow_snapshots
-from txloom.steps.snapshots.request_snapshot import request_snapshot
-from txloom.storage.landing import requested_snapshots
+from txloom.steps.snapshots.request_snapshot import give_up_request, request_snapshot
+from txloom.storage.checks import findings
+from txloom.storage.landing import name_spellings, requested_snapshots
 from txloom.storage.landing.requested_snapshots import FAILED, LOADED, PLANNED, READ, SENT
 from txloom.storage.paths import TablePaths
-from txloom.storage.sources import connector_signals
 
 SEEDS = range(int(os.environ.get("TXLOOM_SNAPSHOTS", "1")))
 TABLES = ("orders", "lines")
@@ -68,6 +71,7 @@ class Source:
     unread: list[tuple[str, list[int]]] = field(default_factory=list)
     chunk: tuple[str, Rows] | None = None
     taken: int = 0
+    notices: int = 0
 
     def commit(self, *, lose: bool = False, late: bool = False) -> None:
         """Change one or two rows; lose: the lake does not hear of it; late: its END comes later.
@@ -122,7 +126,12 @@ class Source:
         signals = self.broker.read(f"{self.prefix}-signals")[self.taken :]
         for record in signals:
             signal = json.loads(record.value)
-            self.signal, self.taken = signal["id"], self.taken + 1
+            self.taken += 1
+            if signal["type"] == "stop-snapshot":
+                self.unread, self.chunk = [], None
+                continue
+            assert not self.unread and self.chunk is None, "a second signal while it reads"
+            self.signal = signal["id"]
             for name in signal["data"]["data-collections"]:
                 keys = list(KEYS)
                 chunks = [keys[at : at + CHUNK] for at in range(0, len(keys), CHUNK)]
@@ -143,7 +152,9 @@ class Source:
 
     def _notify(self, kind: str, **about: str) -> None:
         notice = {"id": self.signal, "type": kind, "aggregate_type": "Incremental Snapshot", "additional_data": about}
+        notice["timestamp"] = int(time.time() * 1000)
         self.broker.produce(f"{self.prefix}-notices", [(None, json.dumps(notice))])
+        self.notices += 1
 
     def _row(self, table: str, value: dict[str, Any], **about: Any) -> None:
         source = {
@@ -178,6 +189,16 @@ def request(lake: Lake, run: str, *tables: str) -> str:
     return str(request_snapshot(step_of(lake.pipeline, lake.warehouse, run), tables)["request"])
 
 
+def give_up(lake: Lake, request_id: str) -> dict[str, Any]:
+    return dict(give_up_request(step_of(lake.pipeline, lake.warehouse, "given-up"), request_id))
+
+
+def found(lake: Lake) -> list[dict[str, Any]]:
+    """Return the open findings of requests that make no progress."""
+    rows = findings.open_findings(TablePaths(lake.warehouse, "shop"))
+    return [row for row in rows if row["code"] == f.UNANSWERED]
+
+
 def shown(lake: Lake) -> dict[str, Rows]:
     return {name: {row["id"]: row["n"] for row in lake.rows(name)} for name in TABLES}
 
@@ -205,14 +226,21 @@ def test_a_requested_snapshot_makes_right_what_was_lost_and_nothing_wrong(shop: 
     for _ in range(chance.randint(1, 3)):
         source.commit(lose=True)
     first = request(lake, "first", *(TABLES if chance.random() < 0.5 else TABLES[:1]))
-    second = None
+    second, refused, given_up = None, 0, False
     for turn in range(60):
         if not quiet and turn < 12 and chance.random() < 0.5:
             source.commit(late=chance.random() < 0.4)
         if chance.random() < 0.7:
             source.read()
-        if second is None and turn > 2 and chance.random() < 0.2:
-            second = request(lake, "second", TABLES[1])
+        under_way = requested_snapshots.open_requests(paths)
+        if second is None and under_way and turn > 2 and chance.random() < 0.1:
+            with pytest.raises(ConfigurationError, match="the connector reads for one at a time"):
+                request(lake, "second", TABLES[1])
+            refused += 1
+        if second is None and under_way and turn > 4 and chance.random() < 0.05:
+            given_up = bool(give_up(lake, first)["given_up"])
+        if second is None and turn > 2 and not requested_snapshots.open_requests(paths):
+            second = request(lake, "second", *(TABLES if given_up else TABLES[1:]))
         if chance.random() < 0.2 or turn > 24:
             source.release()
         if turn == 30 and not quiet:
@@ -223,8 +251,8 @@ def test_a_requested_snapshot_makes_right_what_was_lost_and_nothing_wrong(shop: 
         if second is not None and turn > 12 and not source.withheld and not requested_snapshots.open_requests(paths):
             break
     ended = {each.request: each for each in requested_snapshots.requests(paths)}
-    assert second is not None and ended[second].status == LOADED
-    assert ended[first].status in (FAILED, LOADED)
+    assert second is not None and ended[second].status == LOADED, refused
+    assert ended[first].status == (FAILED if given_up else LOADED)
     read = {name for each in ended.values() if each.status == LOADED for name in each.tables}
     assert set(ended[first].tables) <= read
     if not quiet:
@@ -304,7 +332,7 @@ def test_a_request_that_was_never_sent_ends_and_one_that_failed_is_made_again(
     source.change({("orders", 1): 1})
     lake.run()
     with monkeypatch.context() as away:
-        away.setattr(connector_signals, "request", lambda *_: sys.exit("killed"))
+        away.setattr(name_spellings, "known", lambda *_: sys.exit("killed"))
         with pytest.raises(SystemExit):
             request(lake, "asked", "orders")
     assert requested_snapshots.requests(paths)[0].status == PLANNED
@@ -315,3 +343,73 @@ def test_a_request_that_was_never_sent_ends_and_one_that_failed_is_made_again(
     assert request(lake, "asked", "orders") not in (lost.request, None)
     assert requested_snapshots.requests(paths)[0].status == SENT
     assert settled(source, lake) == LOADED
+
+
+def silent_after(lake: Lake, seconds: float) -> None:
+    """Let requests be silent after so many seconds."""
+    signals = lake.pipeline.source.signals.model_copy(update={"answer_within": timedelta(seconds=seconds)})
+    source = lake.pipeline.source.model_copy(update={"signals": signals})
+    lake.pipeline = lake.pipeline.model_copy(update={"source": source})
+
+
+def test_a_lost_signal_is_a_finding_until_the_request_is_given_up(shop: tuple[Source, Lake]) -> None:
+    source, lake = shop
+    source.change({("orders", 1): 1, ("lines", 1): 1})
+    lake.run()
+    asked = request(lake, "asked", "orders")
+    source.taken = 1
+    lake.run()
+    assert found(lake) == [], "it may still be answered"
+    silent_after(lake, 0)
+    for _ in range(2):
+        lake.run()
+        (finding,) = found(lake)
+        assert (finding["severity"], finding["table"]) == ("error", "orders")
+        assert f"the request {asked} of orders is sent since" in finding["evidence"]
+        assert "the connector has said nothing of it" in finding["evidence"] and "--give-up" in finding["hint"]
+    with pytest.raises(ConfigurationError, match=f"request {asked} of orders is open .*--give-up {asked}"):
+        request(lake, "another", "lines")
+    with pytest.raises(ConfigurationError, match=f"no snapshot request elsewhere; open is: {asked}"):
+        give_up(lake, "elsewhere")
+    assert (give_up(lake, asked)["given_up"], give_up(lake, asked)["given_up"]) == (1, 0)
+    assert found(lake) == []
+    (ended,) = requested_snapshots.requests(TablePaths(lake.warehouse, "shop"))
+    assert (ended.status, ended.detail) == (FAILED, "given up by run given-up, so that nothing was deleted")
+    silent_after(lake, 3600)
+    request(lake, "another", "lines")
+    assert settled(source, lake) == LOADED
+
+
+def test_a_connector_that_dies_while_it_reads_is_a_finding_until_it_goes_on(shop: tuple[Source, Lake]) -> None:
+    source, lake = shop
+    source.change({("orders", 1): 1, ("lines", 1): 1})
+    lake.run()
+    request(lake, "asked", *TABLES)
+    while not source.notices:
+        source.read()
+    silent_after(lake, 0)
+    lake.run()
+    (finding,) = found(lake)
+    assert finding["table"] is None and "the connector fell silent" in finding["evidence"]
+    silent_after(lake, 3600)
+    lake.run()
+    assert found(lake) == [], "it said something within the time that is declared now"
+    assert settled(source, lake) == LOADED
+
+
+def test_a_request_whose_rows_are_not_merged_is_a_finding_that_says_why(shop: tuple[Source, Lake]) -> None:
+    source, lake = shop
+    source.is_lost_before = True
+    source.change({("orders", 1): 1})
+    lake.run()
+    source.change({("orders", 1): "no number"}, lose=True)
+    request(lake, "asked", "orders")
+    assert settled(source, lake) == READ
+    silent_after(lake, 0)
+    lake.run()
+    assert "its rows are not merged (1 rows that it may have read are dead letters" in found(lake)[0]["evidence"]
+    source.change({("orders", 1): 4})
+    dismiss(step_of(lake.pipeline, lake.warehouse, "away"), Selection(everything=True), person="me", reason="known")
+    lake.run()
+    lake.run()
+    assert found(lake) == [] and not requested_snapshots.open_requests(TablePaths(lake.warehouse, "shop"))

@@ -20,11 +20,12 @@ from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.landing import follow_snapshots
-from txloom.steps.snapshots.request_snapshot import request_snapshot
+from txloom.steps.snapshots.request_snapshot import give_up_request, request_snapshot
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import requested_snapshots
 from txloom.storage.paths import TablePaths
+from txloom.storage.sources import connector_signals
 
 pytestmark = pytest.mark.stream
 SIGNALS = "signals: {topic: live-signals, notifications: live-notices}"
@@ -126,11 +127,61 @@ def test_what_was_wrong_is_right_once_the_connector_read_it_and_nothing_else_was
         request_snapshot(step_of(lake.pipeline, lake.warehouse, "again"), [])
 
 
+def silent_after(lake: Lake, seconds: float) -> None:
+    """Let requests be silent after so many seconds."""
+    signals = lake.pipeline.source.signals.model_copy(update={"answer_within": timedelta(seconds=seconds)})
+    source = lake.pipeline.source.model_copy(update={"signals": signals})
+    lake.pipeline = lake.pipeline.model_copy(update={"source": source})
+
+
+@pytest.mark.long
+def test_a_connector_that_does_not_run_or_dies_while_it_reads_is_a_finding_with_a_way_out(
+    fresh: Connect, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow_snapshots, "AFTER", timedelta(seconds=2))
+    lake = started(fresh, spark, tmp_path, **{"read.only": "true"})
+    more = "INSERT INTO orders (id, note) SELECT n, 'many' FROM generate_series(10000, 13000) n"
+    fresh.postgres.psql(more, fresh.database)
+    caught_up(fresh, lake, 1_000_000)
+    wrong, paths = damage(lake, {"note": "'wrong'"}), TablePaths(lake.warehouse, "live")
+
+    def found() -> list[str]:
+        rows = findings.open_findings(paths)
+        return [row["evidence"] for row in rows if (row["code"], row["severity"]) == (f.UNANSWERED, "error")]
+
+    fresh.kill()
+    lost = str(request_snapshot(step_of(lake.pipeline, lake.warehouse, "lost"), ["orders"])["request"])
+    silent_after(lake, 0)
+    lake.run()
+    assert "the connector has said nothing of it" in found()[0]
+    with pytest.raises(ConfigurationError, match=f"--give-up {lost}"):
+        request_snapshot(step_of(lake.pipeline, lake.warehouse, "beside"), ["lines"])
+    assert give_up_request(step_of(lake.pipeline, lake.warehouse, "given-up"), lost)["given_up"] == 1
+    assert found() == []
+    fresh.start()
+    silent_after(lake, 3600)
+    wait_until(lambda: connector_signals.state_of(lake.pipeline, lost).is_over, "the connector to stop")
+    asked = str(request_snapshot(step_of(lake.pipeline, lake.warehouse, "asked"), ["orders"])["request"])
+    wait_until(lambda: connector_signals.state_of(lake.pipeline, asked).said > 3, "the connector to read")
+    fresh.kill()
+    silent_after(lake, 0)
+    lake.run()
+    assert "the connector fell silent" in found()[0]
+    fresh.start()
+    silent_after(lake, 3600)
+    while requested_snapshots.open_requests(paths):
+        lake.run()
+        fresh.postgres.psql("UPDATE lines SET note = note", fresh.database)
+    ended = {each.request: each.status for each in requested_snapshots.requests(paths)}
+    assert ended == {lost: "failed", asked: "loaded"}, requested_snapshots.requests(paths)
+    caught_up(fresh, lake, 2_000_000)
+    assert_equal(fresh, lake)
+    assert found() == [] and wrong
+
+
 def test_brokers_that_are_not_there_take_no_signal_and_the_retry_sends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from txloom.storage.sources import connector_signals
-
     file = tmp_path / "live.yaml"
     declared = DECLARED.format(brokers="127.0.0.1:9")
     file.write_text(declared.replace("  transaction_topic", f"  {SIGNALS}\n  transaction_topic"))

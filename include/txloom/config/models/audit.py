@@ -9,7 +9,6 @@ from pydantic import Field
 from txloom.config.models.base import Model
 from txloom.config.models.fields import ConnectionId, Count, Duration, Schedule, Share
 
-
 SMALLEST_ROWS = 100
 """A table with fewer rows counts as one with so many, so that a few rows of a tiny table can be repaired."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from txloom.config.models.base import Model
-from txloom.config.models.fields import Count, Folder, SourceColumn, SourceTable, Text, Topic, Wait
+from txloom.config.models.fields import Count, Duration, Folder, SourceColumn, SourceTable, Text, Topic, Wait
 
 
 class Files(Model):
@@ -78,6 +78,13 @@ class Signals(Model):
         Text | None,
         Field(description="The connector's topic.prefix; by default what transaction_topic has before .transaction"),
     ] = None
+    answer_within: Annotated[
+        Duration,
+        Field(
+            description="How long a request may make no progress before a finding says so, such as 1h: the connector "
+            "says nothing of it, or what it read is not merged"
+        ),
+    ] = timedelta(hours=1)
 
 
 class ChangeSets(Model):

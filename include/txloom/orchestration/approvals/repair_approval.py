@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.sdk import Context
+from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
 from txloom.config.models.pipeline import Pipeline
@@ -21,21 +21,24 @@ class DifferingRows(PipelineTask):
     def execute(self, context: Context) -> dict[str, Any]:
         """Return how many rows there are, their tables, the run ids of their audits, and a page in Markdown.
 
-        folder, csn: those of the files that the audits compared them with, if any.
+        folder, csn: those of the files that the audits compared them with, if any. The page names the number of rows
+        that a person has to allow, where a large share of a table would be deleted or changed.
 
         Raises AirflowFailException where the audit lists no rows of these tables.
         """
         from txloom.quality.masking import secret_names
         from txloom.steps.audit.differing_rows import Chosen, chosen_tables, markdown, snapshot_of
+        from txloom.steps.audit.repair_limit import Share, exceeding
 
         params, step = context["params"], self.step(context)
         try:
             chosen = Chosen(params["audit"] or None, params["tables"])
             audits = chosen_tables(step.paths, chosen)
             folder, csn = snapshot_of(audits) or ("", "")
+            large = exceeding([Share.of(step.pipeline, step.paths, each) for each in audits])
         except TxloomError as error:
             raise failure(error.exit_code, message_of(LIST, error)) from error
-        page = markdown(audits, secret_names(step.pipeline))
+        page = markdown(audits, secret_names(step.pipeline), large)
         self.log.info("%s", page)
         rows = sum(len(each.repairs) for each in audits)
         tables = {each.table: each.run_id for each in audits}
@@ -43,8 +46,36 @@ class DifferingRows(PipelineTask):
         return about | {"audits": [*map("=".join, tables.items())]}
 
 
+ALLOW_ROWS = "allow_rows"
+"""The field of the run's form, and of the approval, with the rows that may go above `audit.repair.max_share`."""
+ALLOWED = (
+    f"{{{{ ((ti.xcom_pull(task_ids='{APPROVE}') or {{}}).get('params_input') or {{}}).get('{ALLOW_ROWS}')"
+    f" or params.{ALLOW_ROWS} or '' }}}}"
+)
+"""What was allowed: by the person who approved, else by the run's form; empty: nothing."""
+
+
+def allow_rows(title: str) -> Param:
+    """Return the form field for how many rows may be deleted or changed above `audit.repair.max_share`."""
+    return Param(
+        None,
+        type=["integer", "null"],
+        minimum=1,
+        title=title,
+        description="How many rows may be deleted or changed in tables of which that is a large share: the number that "
+        "the listing names. Nothing: no more than audit.repair.max_share",
+    )
+
+
 class RepairApproval(Approval):
-    """Asks a person, unless the run's form says never; where no row can be loaded, the rest of the run is skipped."""
+    """Asks a person, unless the run's form says never; where no row can be loaded, the rest of the run is skipped.
+
+    The person enters how many rows may go where that is a large share of a table.
+    """
+
+    def __init__(self, **more: Any) -> None:
+        """Add the field for the number of rows."""
+        super().__init__(params={ALLOW_ROWS: allow_rows("Rows that may go")}, **more)
 
     def execute(self, context: Context) -> Any:
         """Ask for approval, go on without, or raise AirflowSkipException where no row can be loaded."""
@@ -65,9 +96,8 @@ class RepairOutcome(PipelineTask):
             page = f"Nothing was loaded: {person} refused." if person else "Nothing was loaded."
             counts = {"rows": 0}
         else:
-            counts = {name: int(done[name]) for name in ("rows", "left_out", "more")}
-            left = f"; {counts['left_out']} cannot be read as declared (see the log of {REPAIR})"
-            page = f"**{counts['rows']} rows were loaded**{left if counts['left_out'] else ''}."
+            counts = {name: int(done[name]) for name in ("rows", "changed_since", "left_out", "more")}
+            page = f"**{counts['rows']} rows were loaded**{_left(counts)}."
             if seen is not None:
                 counts |= {name: int(seen[name]) for name in ("differing", "unsettled", "behind")}
                 page += f"\n\nThe audit after it: {', '.join(_seen(counts))}."
@@ -75,6 +105,17 @@ class RepairOutcome(PipelineTask):
         self.log.info("%s", page)
         say(instance, page)
         return counts
+
+
+def _left(counts: Mapping[str, int]) -> str:
+    """Return which rows were left out, in words.
+
+    >>> _left({"changed_since": 2, "left_out": 0}), _left({"changed_since": 0, "left_out": 0})
+    ('; of 2 the source says something else by now (see the log of repair)', '')
+    """
+    parts = [f"of {counts['changed_since']} the source says something else by now"] if counts["changed_since"] else []
+    parts += [f"{counts['left_out']} cannot be read as declared"] if counts["left_out"] else []
+    return f"; {', '.join(parts)} (see the log of {REPAIR})" if parts else ""
 
 
 def _seen(counts: Mapping[str, int]) -> list[str]:

@@ -16,12 +16,16 @@ class SnapshotTables(PipelineTask):
     """Lists the tables that the connector would be asked to read: those of the run's form, else those of findings."""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return the tables, and a page in Markdown; raises AirflowFailException where there are none."""
-        from txloom.steps.snapshots.request_snapshot import chosen_tables, markdown
+        """Return the tables, and a page in Markdown; raises AirflowFailException where there are none.
+
+        It does so too where a request is open already.
+        """
+        from txloom.steps.snapshots.request_snapshot import chosen_tables, markdown, refuse_open
 
         step = self.step(context)
         try:
             tables = chosen_tables(step.pipeline, step.paths, context["params"]["tables"] or ())
+            refuse_open(step.paths, step.run_id)
         except TxloomError as error:
             raise failure(error.exit_code, message_of(LIST, error)) from error
         page = markdown(step.paths, tables)

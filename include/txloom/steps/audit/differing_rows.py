@@ -10,6 +10,7 @@ from txloom.errors import ConfigurationError
 from txloom.quality import masking
 from txloom.quality.dead_letters import escaped, plain
 from txloom.quality.incidents import moment
+from txloom.steps.audit.repair_limit import Share
 from txloom.storage.checks.audited_rows import AuditedTable, audited_tables, masked
 from txloom.storage.paths import TablePaths
 
@@ -19,7 +20,16 @@ WHAT = {"r": "added", "U": "changed", "D": "removed"}
 AFTER = """\
 The next cut shows it, and says which cuts it amends. What the stream says of these rows after that csn stands, \
 whenever it comes; what it says of before changes nothing any more. No other row changes. In rows that are added, \
-columns that are not declared are null. The values before stay in the history tables; there is no undo.
+columns that are not declared are null. The values before stay in the history tables: `jobs/repair.py --undo` with the \
+id of this run brings them back.
+"""
+FROM_DATABASE = """\
+Each row is read once more at the source before it is loaded. A row that the source has is not deleted; one of which \
+it says something else by now is left out, and named in the log of `repair`.
+"""
+FROM_FILES = """\
+**There is no second look**: these rows were compared with files, and nothing asks the source whether it still has \
+them, or has them again. Approve only what you know to be wrong in the lake.
 """
 
 
@@ -66,10 +76,25 @@ def snapshot_of(audits: Sequence[AuditedTable]) -> tuple[str, int] | None:
     return next(iter(of.values()), None)
 
 
-def markdown(audits: Sequence[AuditedTable], secret: Collection[str] = ()) -> str:
-    """Return in Markdown what a repair does, for the person who approves it; values of secret columns are masked."""
+def markdown(audits: Sequence[AuditedTable], secret: Collection[str] = (), large: Sequence[Share] = ()) -> str:
+    """Return in Markdown what a repair does, for the person who approves it.
+
+    Args:
+        audits: the tables.
+        secret: columns whose values are masked.
+        large: tables of which more would be deleted or changed than is declared.
+    """
     total = sum(len(each.repairs) for each in audits)
-    lines = [f"**{total} rows are loaded as the source had them.**", "", AFTER.strip()]
+    has_files = any(each.snapshot is not None for each in audits)
+    lines = [f"**{total} rows are loaded as the source had them.**", "", AFTER.strip(), ""]
+    lines += [(FROM_FILES if has_files else FROM_DATABASE).strip()]
+    if large:
+        number = sum(each.number for each in large)
+        lines += [
+            "",
+            f"**A large share of a table goes. To approve it, enter {number} as allow_rows**; else it is refused.",
+        ]
+        lines += ["", *(f"- {escaped(each.text)}" for each in large)]
     for each in audits:
         counted = Counter(WHAT[row.op] for row in each.repairs)
         csns = sorted({row.csn for row in each.repairs})

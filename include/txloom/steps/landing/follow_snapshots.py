@@ -22,6 +22,7 @@ from txloom.events.source_names import folded
 from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.pending_work import unfinished
+from txloom.steps.landing.silent_requests import note_silent
 from txloom.steps.step import Step
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.delta import arrow_tables, data_files
@@ -62,25 +63,27 @@ def follow_snapshots(step: Step, last: int) -> int:
     """
     if step.pipeline.source.signals is None:
         return last
+    last_words = dict[str, datetime]()
     for request in requested_snapshots.open_requests(step.paths):
         age = datetime.now(UTC) - request.at
         if request.status == PLANNED and age >= LOST_AFTER:
             requested_snapshots.write(step.paths, request, FAILED, detail="its signal was not sent: ask again")
         elif request.status == SENT:
-            _ask(step, request)
+            last_words[request.request] = _ask(step, request) or request.at
         elif request.status == READ and request.ends is None:
             if age >= AFTER:
                 requested_snapshots.write(step.paths, request, READ, ends=_ends(step))
         elif request.status == READ:
             last = _settle(step, request, last)
+    note_silent(step, last_words)
     return last
 
 
-def _ask(step: Step, request: Request) -> None:
-    """Look whether the connector has read the tables."""
+def _ask(step: Step, request: Request) -> datetime | None:
+    """Look whether the connector has read the tables; return when it last said something of that, if ever."""
     state = connector_signals.state_of(step.pipeline, request.request)
     if not state.is_over:
-        return
+        return state.newest
     status_by_table = {folded(name): status for name, status in state.tables.items()}
     sources = {name: folded(step.pipeline.table(name).source) for name in request.tables}
     scans = {name: status_by_table.get(source, "not read") for name, source in sources.items()}
@@ -88,6 +91,7 @@ def _ask(step: Step, request: Request) -> None:
     problem = state.problem or (f"the connector could not read {', '.join(bad)}" if bad else None)
     LOG.info(f"snapshot {request.request}: {problem or 'the connector has read its tables'}")
     requested_snapshots.write(step.paths, request, FAILED if problem else READ, detail=problem)
+    return state.newest
 
 
 def _ends(step: Step) -> dict[str, int]:

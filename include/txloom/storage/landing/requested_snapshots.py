@@ -1,6 +1,6 @@
 """Incremental snapshots that a connector was asked for, and how far they are: the table `snapshot_requests`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -63,19 +63,6 @@ def write(paths: TablePaths, request: Request, status: str, **more: Any) -> Requ
     schema_evolution.ensure(paths.table(names.SNAPSHOT_REQUESTS), SNAPSHOT_REQUESTS)
     small_tables.append(paths.table(names.SNAPSHOT_REQUESTS), [row], SNAPSHOT_REQUESTS)
     return now
-
-
-def superseded(paths: TablePaths, tables: Sequence[str]) -> tuple[list[Request], list[str]]:
-    """Return the open requests that one of some tables takes the place of, and all tables that it then has to have.
-
-    A connector reads for one request at a time, and what it says of an earlier one then has the newer one's id. One
-    that it has read goes on by itself, unless all its tables are read again.
-    """
-    under_way = open_requests(paths)
-    unread = [each for each in under_way if each.status != READ]
-    every = sorted({*tables, *(name for each in unread for name in each.tables)})
-    read = [each for each in under_way if each.status == READ and set(each.tables) <= set(every)]
-    return [*unread, *read], every
 
 
 def _request(row: dict[str, Any]) -> Request:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -26,11 +27,15 @@ class SnapshotState:
         is_over: whether it ended, well or not.
         tables: the status of each table's scan, by the name that the connector has for it.
         problem: why it ended early; None: it did not.
+        said: how many notifications it sent.
+        newest: when it sent the last one, by its clock; None: unknown.
     """
 
     is_over: bool
     tables: dict[str, str]
     problem: str | None = None
+    said: int = 0
+    newest: datetime | None = None
 
 
 def request(pipeline: Pipeline, request_id: str, tables: Sequence[str]) -> None:
@@ -43,9 +48,20 @@ def request(pipeline: Pipeline, request_id: str, tables: Sequence[str]) -> None:
 
     Raises SourceUnavailable where the brokers do not take the signal.
     """
+    _send(pipeline, request_id, "execute-snapshot", {"data-collections": list(tables), "type": "INCREMENTAL"})
+
+
+def stop(pipeline: Pipeline, request_id: str) -> None:
+    """Tell the connector to give up the incremental snapshot that it is reading, if any.
+
+    request_id: of the request that is given up. Raises SourceUnavailable where the brokers do not take the signal.
+    """
+    _send(pipeline, f"{request_id}-stop", "stop-snapshot", {"type": "INCREMENTAL"})
+
+
+def _send(pipeline: Pipeline, signal_id: str, kind: str, data: dict[str, Any]) -> None:
     brokers, signals = _declared(pipeline)
-    data = {"data-collections": list(tables), "type": "INCREMENTAL"}
-    value = json.dumps({"id": request_id, "type": "execute-snapshot", "data": data})
+    value = json.dumps({"id": signal_id, "type": kind, "data": data})
     failed: list[KafkaError] = []
 
     def report(error: KafkaError | None, _message: Message) -> None:
@@ -73,9 +89,8 @@ def state_of(pipeline: Pipeline, request_id: str) -> SnapshotState:
     """Return what the connector said of a snapshot so far; raises SourceUnavailable where the topic cannot be read."""
     brokers, signals = _declared(pipeline)
     tables, is_over, problem = dict[str, str](), False, None
-    for notice in _notices(brokers, pipeline.name, signals.notifications):
-        if notice.get("id") != request_id:
-            continue
+    notices = [each for each in _notices(brokers, pipeline.name, signals.notifications) if each.get("id") == request_id]
+    for notice in notices:
         about = notice.get("additional_data") or {}
         kind = notice.get("type")
         if kind == "TABLE_SCAN_COMPLETED":
@@ -83,8 +98,10 @@ def state_of(pipeline: Pipeline, request_id: str) -> SnapshotState:
         elif kind == "COMPLETED":
             is_over = True
         elif kind in ("ABORTED", "SKIPPED"):
-            is_over, problem = True, f"the connector says {kind}"
-    return SnapshotState(is_over, tables, problem)
+            is_over, problem = True, f"the connector says {kind}: ask again"
+    times = [each["timestamp"] for each in notices if isinstance(each.get("timestamp"), int)]
+    newest = datetime.fromtimestamp(max(times) / 1000, UTC) if times else None
+    return SnapshotState(is_over, tables, problem, len(notices), newest)
 
 
 def _notices(brokers: Kafka, pipeline: str, topic: str) -> list[dict[str, Any]]:
