@@ -171,7 +171,7 @@ def test_a_connector_that_does_not_run_or_dies_while_it_reads_is_a_finding_with_
     silent_after(lake, 3600)
     while requested_snapshots.open_requests(paths):
         lake.run()
-        fresh.postgres.psql("UPDATE lines SET note = note", fresh.database)
+        fresh.postgres.psql("UPDATE lines SET qty = qty", fresh.database)
     ended = {each.request: each.status for each in requested_snapshots.requests(paths)}
     assert ended == {lost: "failed", asked: "loaded"}, requested_snapshots.requests(paths)
     caught_up(fresh, lake, 2_000_000)
