@@ -193,7 +193,7 @@ def give_up(lake: Lake, request_id: str) -> dict[str, Any]:
     return dict(give_up_request(step_of(lake.pipeline, lake.warehouse, "given-up"), request_id))
 
 
-def found(lake: Lake) -> list[dict[str, Any]]:
+def silent(lake: Lake) -> list[dict[str, Any]]:
     """Return the open findings of requests that make no progress."""
     rows = findings.open_findings(TablePaths(lake.warehouse, "shop"))
     return [row for row in rows if row["code"] == f.UNANSWERED]
@@ -356,23 +356,23 @@ def test_a_lost_signal_is_a_finding_until_the_request_is_given_up(shop: tuple[So
     source, lake = shop
     source.change({("orders", 1): 1, ("lines", 1): 1})
     lake.run()
-    asked = request(lake, "asked", "orders")
+    first = request(lake, "asked", "orders")
     source.taken = 1
     lake.run()
-    assert found(lake) == [], "it may still be answered"
+    assert silent(lake) == [], "it may still be answered"
     silent_after(lake, 0)
     for _ in range(2):
         lake.run()
-        (finding,) = found(lake)
+        (finding,) = silent(lake)
         assert (finding["severity"], finding["table"]) == ("error", "orders")
-        assert f"the request {asked} of orders is sent since" in finding["evidence"]
+        assert f"the request {first} of orders is sent since" in finding["evidence"]
         assert "the connector has said nothing of it" in finding["evidence"] and "--give-up" in finding["hint"]
-    with pytest.raises(ConfigurationError, match=f"request {asked} of orders is open .*--give-up {asked}"):
+    with pytest.raises(ConfigurationError, match=f"request {first} of orders is open .*--give-up {first}"):
         request(lake, "another", "lines")
-    with pytest.raises(ConfigurationError, match=f"no snapshot request elsewhere; open is: {asked}"):
+    with pytest.raises(ConfigurationError, match=f"no snapshot request elsewhere; open is: {first}"):
         give_up(lake, "elsewhere")
-    assert (give_up(lake, asked)["given_up"], give_up(lake, asked)["given_up"]) == (1, 0)
-    assert found(lake) == []
+    assert (give_up(lake, first)["given_up"], give_up(lake, first)["given_up"]) == (1, 0)
+    assert silent(lake) == []
     (ended,) = requested_snapshots.requests(TablePaths(lake.warehouse, "shop"))
     assert (ended.status, ended.detail) == (FAILED, "given up by run given-up, so that nothing was deleted")
     silent_after(lake, 3600)
@@ -389,11 +389,11 @@ def test_a_connector_that_dies_while_it_reads_is_a_finding_until_it_goes_on(shop
         source.read()
     silent_after(lake, 0)
     lake.run()
-    (finding,) = found(lake)
+    (finding,) = silent(lake)
     assert finding["table"] is None and "the connector fell silent" in finding["evidence"]
     silent_after(lake, 3600)
     lake.run()
-    assert found(lake) == [], "it said something within the time that is declared now"
+    assert silent(lake) == [], "it said something within the time that is declared now"
     assert settled(source, lake) == LOADED
 
 
@@ -407,9 +407,9 @@ def test_a_request_whose_rows_are_not_merged_is_a_finding_that_says_why(shop: tu
     assert settled(source, lake) == READ
     silent_after(lake, 0)
     lake.run()
-    assert "its rows are not merged (1 rows that it may have read are dead letters" in found(lake)[0]["evidence"]
+    assert "its rows are not merged (1 rows that it may have read are dead letters" in silent(lake)[0]["evidence"]
     source.change({("orders", 1): 4})
     dismiss(step_of(lake.pipeline, lake.warehouse, "away"), Selection(everything=True), person="me", reason="known")
     lake.run()
     lake.run()
-    assert found(lake) == [] and not requested_snapshots.open_requests(TablePaths(lake.warehouse, "shop"))
+    assert silent(lake) == [] and not requested_snapshots.open_requests(TablePaths(lake.warehouse, "shop"))

@@ -145,7 +145,7 @@ def test_a_connector_that_does_not_run_or_dies_while_it_reads_is_a_finding_with_
     caught_up(fresh, lake, 1_000_000)
     wrong, paths = damage(lake, {"note": "'wrong'"}), TablePaths(lake.warehouse, "live")
 
-    def found() -> list[str]:
+    def silent() -> list[str]:
         rows = findings.open_findings(paths)
         return [row["evidence"] for row in rows if (row["code"], row["severity"]) == (f.UNANSWERED, "error")]
 
@@ -153,30 +153,30 @@ def test_a_connector_that_does_not_run_or_dies_while_it_reads_is_a_finding_with_
     lost = str(request_snapshot(step_of(lake.pipeline, lake.warehouse, "lost"), ["orders"])["request"])
     silent_after(lake, 0)
     lake.run()
-    assert "the connector has said nothing of it" in found()[0]
+    assert "the connector has said nothing of it" in silent()[0]
     with pytest.raises(ConfigurationError, match=f"--give-up {lost}"):
         request_snapshot(step_of(lake.pipeline, lake.warehouse, "beside"), ["lines"])
     assert give_up_request(step_of(lake.pipeline, lake.warehouse, "given-up"), lost)["given_up"] == 1
-    assert found() == []
+    assert silent() == []
     fresh.start()
     silent_after(lake, 3600)
     wait_until(lambda: connector_signals.state_of(lake.pipeline, lost).is_over, "the connector to stop")
-    asked = str(request_snapshot(step_of(lake.pipeline, lake.warehouse, "asked"), ["orders"])["request"])
-    wait_until(lambda: connector_signals.state_of(lake.pipeline, asked).said > 3, "the connector to read")
+    second = str(request_snapshot(step_of(lake.pipeline, lake.warehouse, "asked"), ["orders"])["request"])
+    wait_until(lambda: connector_signals.state_of(lake.pipeline, second).said > 3, "the connector to read")
     fresh.kill()
     silent_after(lake, 0)
     lake.run()
-    assert "the connector fell silent" in found()[0]
+    assert "the connector fell silent" in silent()[0]
     fresh.start()
     silent_after(lake, 3600)
     while requested_snapshots.open_requests(paths):
         lake.run()
         fresh.postgres.psql("UPDATE lines SET qty = qty", fresh.database)
     ended = {each.request: each.status for each in requested_snapshots.requests(paths)}
-    assert ended == {lost: "failed", asked: "loaded"}, requested_snapshots.requests(paths)
+    assert ended == {lost: "failed", second: "loaded"}, requested_snapshots.requests(paths)
     caught_up(fresh, lake, 2_000_000)
     assert_equal(fresh, lake)
-    assert found() == [] and wrong
+    assert silent() == [] and wrong
 
 
 def test_brokers_that_are_not_there_take_no_signal_and_the_retry_sends_it(

@@ -81,8 +81,8 @@ class Signals(Model):
     answer_within: Annotated[
         Duration,
         Field(
-            description="How long a request may make no progress before a finding says so, such as 1h: the connector "
-            "says nothing of it, or what it read is not merged"
+            description="How long a request may make no progress before a finding says so, such as 2h; progress is a "
+            "notification of the connector, or the request's next state"
         ),
     ] = timedelta(hours=1)
 

@@ -27,15 +27,14 @@ class DifferingRows(PipelineTask):
         Raises AirflowFailException where the audit lists no rows of these tables.
         """
         from txloom.quality.masking import secret_names
-        from txloom.steps.audit.differing_rows import Chosen, chosen_tables, markdown, snapshot_of
-        from txloom.steps.audit.repair_limit import Share, exceeding
+        from txloom.steps.audit.differing_rows import Chosen, chosen_tables, large_shares, markdown, snapshot_of
 
         params, step = context["params"], self.step(context)
         try:
             chosen = Chosen(params["audit"] or None, params["tables"])
             audits = chosen_tables(step.paths, chosen)
             folder, csn = snapshot_of(audits) or ("", "")
-            large = exceeding([Share.of(step.pipeline, step.paths, each) for each in audits])
+            large = large_shares(step.pipeline, step.paths, audits)
         except TxloomError as error:
             raise failure(error.exit_code, message_of(LIST, error)) from error
         page = markdown(audits, secret_names(step.pipeline), large)

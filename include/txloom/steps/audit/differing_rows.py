@@ -5,12 +5,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from txloom.config.models.pipeline import Pipeline
 from txloom.config.secret_names import MASK
 from txloom.errors import ConfigurationError
 from txloom.quality import masking
 from txloom.quality.dead_letters import escaped, plain
 from txloom.quality.incidents import moment
-from txloom.steps.audit.repair_limit import Share
+from txloom.steps.audit.repair_limit import Share, exceeding
 from txloom.storage.checks.audited_rows import AuditedTable, audited_tables, masked
 from txloom.storage.paths import TablePaths
 
@@ -74,6 +75,11 @@ def snapshot_of(audits: Sequence[AuditedTable]) -> tuple[str, int] | None:
         each = "; ".join(f"{table} with {at[0] if at else 'the database'}" for table, at in sorted(of.items()))
         raise ConfigurationError(f"these tables were compared with several sources, repair one by one: {each}")
     return next(iter(of.values()), None)
+
+
+def large_shares(pipeline: Pipeline, paths: TablePaths, audits: Sequence[AuditedTable]) -> list[Share]:
+    """Return the tables of which a repair would delete or change more than is declared."""
+    return exceeding([Share.of(pipeline, paths, each) for each in audits])
 
 
 def markdown(audits: Sequence[AuditedTable], secret: Collection[str] = (), large: Sequence[Share] = ()) -> str:

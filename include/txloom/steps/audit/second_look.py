@@ -11,7 +11,6 @@ the stream brings it, and the next audit says whether it still differs.
 """
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +23,7 @@ from txloom.current.equality.row_images import image
 from txloom.errors import SourceUnavailable
 from txloom.events.images.reader import ImageReader
 from txloom.storage.checks.audited_rows import Repair
-from txloom.storage.databases.audit_source import Handle, Key, LiveSource, Relation, Texts
+from txloom.storage.databases.audit_source import Handle, Key, LiveSource, Texts
 from txloom.storage.targets.lake_digests import audited_columns, texts_of
 
 LOG = logging.getLogger(__name__)
@@ -81,90 +80,91 @@ def look_again(source: LiveSource, table: Table, repairs: Sequence[Repair], *, i
             f"{table.name}: the database is at csn {position}, and the audit read it at csn {audited_csn}. It is "
             "another server than the audit's, or a standby that lags: connect to that server, or wait and run again"
         )
-    relation = source.relation(table)
-    rows, look = _rows(table, repairs, relation)
-    deletes, others = ([row for row in rows if (row.repair.op == "D") is wanted] for wanted in (True, False))
-    taken = set[Key]()
-    for piece in _pieces(deletes):
-        taken |= _judge_deletes(source, relation, piece, look)
-    for piece in _pieces(others):
-        _judge_others(source, relation, table, piece, taken, look, is_whole=is_whole)
+    look = _Look(source, table, source.relation(table), is_whole)
+    rows = look.readable(repairs)
+    for piece in _pieces([row for row in rows if row.repair.op == "D"]):
+        look.judge_deletes(piece)
+    for piece in _pieces([row for row in rows if row.repair.op != "D"]):
+        look.judge_others(piece)
+    said = look.said
     LOG.info(
-        f"[repair] {table.name}: the source says the same of {len(look.certain)} of {len(repairs)} rows, at csn "
+        f"[repair] {table.name}: the source says the same of {len(said.certain)} of {len(repairs)} rows, at csn "
         f"{position} or later"
     )
-    return look
-
-
-def reasons(look: SecondLook) -> Mapping[str, int]:
-    """Return how many rows were left out for each reason."""
-    return Counter(reason for _, reason in look.left)
-
-
-def _rows(table: Table, repairs: Sequence[Repair], relation: Relation) -> tuple[list[_Row], SecondLook]:
-    """Return rows with their keys as the source takes them, and those that cannot be asked for."""
-    # As an update the reader takes any columns that there are: a delete has only those of the key.
-    typed = ImageReader(table).read([b'{"op_type":"U","after":' + each.image.encode() + b"}" for each in repairs])
-    after = typed.column("after").combine_chunks()
-    keys = pa.table({name: pc.struct_field(after, name) for name in table.key})
-    columns = audited_columns(table)[: len(table.key)]
-    texts = zip(*(column.to_pylist() for column in texts_of(keys, columns, relation.padded)), strict=True)
-    handles = [tuple(row.values()) for row in keys.to_pylist()]
-    rows, look = list[_Row](), SecondLook()
-    for repair, problem, key, handle in zip(repairs, typed.column("problem").to_pylist(), texts, handles, strict=True):
-        if problem is not None:
-            look.unreadable.append((repair, problem))
-        elif None in key:
-            look.left.append((repair, HAS_NO_KEY))
-        else:
-            rows.append(_Row(repair, key, handle))
-    return rows, look
+    return said
 
 
 def _pieces(rows: Sequence[_Row]) -> list[Sequence[_Row]]:
     return [rows[start : start + PIECE_ROWS] for start in range(0, len(rows), PIECE_ROWS)]
 
 
-def _judge_deletes(source: LiveSource, relation: Relation, rows: Sequence[_Row], look: SecondLook) -> set[Key]:
-    """Judge rows that would be deleted; return the keys of rows that the source has instead of one of them."""
-    there = _ask(source, relation, rows)
-    rest = [row for row in rows if row.key not in there]
-    look.left.extend((row.repair, IS_THERE) for row in rows if row.key in there)
-    taken = set[Key]()
-    # A row came under its own key, or under that which the source takes for equal: one by one it shows for which.
-    if there and rest and _ask(source, relation, rest):
-        for row in list(rest):
-            if instead := _ask(source, relation, [row]):
-                taken |= instead.keys()
-                rest.remove(row)
-                look.left.append((row.repair, IS_TAKEN_FOR_ANOTHER))
-    look.certain.extend(row.repair for row in rest)
-    return taken
+@dataclass
+class _Look:
+    """What is known so far.
 
+    Args:
+        source: the database.
+        table: the declared table.
+        relation: the table in the database.
+        is_whole: whether all rows of the table that differ are judged.
+        said: the result.
+        taken: keys of rows that the source has instead of one that would be deleted.
+    """
 
-def _judge_others(
-    source: LiveSource,
-    relation: Relation,
-    table: Table,
-    rows: Sequence[_Row],
-    taken: set[Key],
-    look: SecondLook,
-    *,
-    is_whole: bool,
-) -> None:
-    """Judge rows that would be inserted or changed; taken: keys that the source takes for those of other rows."""
-    there, columns = _ask(source, relation, rows), audited_columns(table)
-    for row in rows:
-        texts = there.get(row.key)
-        if row.key in taken or (taken and row.repair.op == "r" and not is_whole):
-            look.left.append((row.repair, IS_TAKEN_FOR_ANOTHER))
-        elif texts is None:
-            look.left.append((row.repair, IS_GONE))
-        elif image(columns, texts, relation.widths) != row.repair.image:
-            look.left.append((row.repair, IS_OTHER))
-        else:
-            look.certain.append(row.repair)
+    source: LiveSource
+    table: Table
+    relation: Any
+    is_whole: bool
+    said: SecondLook = field(default_factory=SecondLook)
+    taken: set[Key] = field(default_factory=set)
 
+    def readable(self, repairs: Sequence[Repair]) -> list[_Row]:
+        """Return rows with their keys as the source takes them; those that cannot be asked for are left out."""
+        # As an update the reader takes any columns that there are: a delete has only those of the key.
+        messages = [b'{"op_type":"U","after":' + each.image.encode() + b"}" for each in repairs]
+        typed = ImageReader(self.table).read(messages)
+        after = typed.column("after").combine_chunks()
+        keys = pa.table({name: pc.struct_field(after, name) for name in self.table.key})
+        columns = audited_columns(self.table)[: len(self.table.key)]
+        texts = zip(*(column.to_pylist() for column in texts_of(keys, columns, self.relation.padded)), strict=True)
+        handles = [tuple(row.values()) for row in keys.to_pylist()]
+        rows, problems = list[_Row](), typed.column("problem").to_pylist()
+        for repair, problem, key, handle in zip(repairs, problems, texts, handles, strict=True):
+            if problem is not None:
+                self.said.unreadable.append((repair, problem))
+            elif None in key:
+                self.said.left.append((repair, HAS_NO_KEY))
+            else:
+                rows.append(_Row(repair, key, handle))
+        return rows
 
-def _ask(source: LiveSource, relation: Any, rows: Sequence[_Row]) -> Mapping[Key, Texts]:
-    return source.rows_now(relation, [row.handle for row in rows])
+    def judge_deletes(self, rows: Sequence[_Row]) -> None:
+        """Judge rows that would be deleted."""
+        there = self._ask(rows)
+        self.said.left.extend((row.repair, IS_THERE) for row in rows if row.key in there)
+        rest = [row for row in rows if row.key not in there]
+        # Another row came than was asked for, where the source takes keys for equal: one by one it shows for which.
+        if there and rest and self._ask(rest):
+            for row in list(rest):
+                if instead := self._ask([row]):
+                    self.taken |= instead.keys()
+                    rest.remove(row)
+                    self.said.left.append((row.repair, IS_TAKEN_FOR_ANOTHER))
+        self.said.certain.extend(row.repair for row in rest)
+
+    def judge_others(self, rows: Sequence[_Row]) -> None:
+        """Judge rows that would be inserted or changed, once those that would be deleted are judged."""
+        there, columns = self._ask(rows), audited_columns(self.table)
+        for row in rows:
+            texts = there.get(row.key)
+            if row.key in self.taken or (self.taken and row.repair.op == "r" and not self.is_whole):
+                self.said.left.append((row.repair, IS_TAKEN_FOR_ANOTHER))
+            elif texts is None:
+                self.said.left.append((row.repair, IS_GONE))
+            elif image(columns, texts, self.relation.widths) != row.repair.image:
+                self.said.left.append((row.repair, IS_OTHER))
+            else:
+                self.said.certain.append(row.repair)
+
+    def _ask(self, rows: Sequence[_Row]) -> Mapping[Key, Texts]:
+        return self.source.rows_now(self.relation, [row.handle for row in rows])

@@ -203,27 +203,27 @@ def _changed_since(changes: pa.Table, row_table: RowTable, repaired: _Repaired, 
 
 def _changes_of(paths: TablePaths, row_table: RowTable, keys: Collection[RowKey]) -> pa.Table:
     """Return all changes of some rows, of the rows that key changes connect with them, and those of all rows."""
-    wanted, nothing = set(keys), schemas.changes_schema(row_table.table).empty_table()
+    among, nothing = set(keys), schemas.changes_schema(row_table.table).empty_table()
     while True:
-        parts = [_among(part, row_table, wanted) for part in history_reader.parts(paths, row_table, "true")]
+        parts = [_among(part, row_table, among) for part in history_reader.parts(paths, row_table, "true")]
         changes = pa.concat_tables([nothing, *parts])
         updates = changes.filter(pc.equal(changes.column("_txloom_op"), pa.scalar("U")))
         tied = {*_keys(updates, row_table), *_keys_before(updates, row_table)}
-        new = {key for key in tied if None not in key} - wanted
+        new = {key for key in tied if None not in key} - among
         if not new:
             return changes
-        wanted |= new
+        among |= new
 
 
-def _among(changes: pa.Table, row_table: RowTable, wanted: Collection[RowKey]) -> pa.Table:
+def _among(changes: pa.Table, row_table: RowTable, keys: Collection[RowKey]) -> pa.Table:
     """Return the changes of some rows, before or after, and those of all rows."""
     first = row_table.key[0]
-    values = pa.array([key[0] for key in wanted], changes.schema.field(first).type)
+    values = pa.array([key[0] for key in keys], changes.schema.field(first).type)
     old = pc.struct_field(changes.column("_txloom_before"), [first])
     near = pc.or_(pc.is_in(changes.column(first), values), pc.is_in(old, values))
     some = changes.filter(pc.or_(near, is_of_all_rows(changes)))
     pairs = zip(_keys(some, row_table), _keys_before(some, row_table), strict=True)
-    touches = pa.chunked_array([pa.array([after in wanted or old in wanted for after, old in pairs], pa.bool_())])
+    touches = pa.chunked_array([pa.array([after in keys or old in keys for after, old in pairs], pa.bool_())])
     return some.filter(pc.or_(touches, is_of_all_rows(some)))
 
 
