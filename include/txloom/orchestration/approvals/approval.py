@@ -68,7 +68,7 @@ def task_of(kind: type[T], pipeline: Pipeline, task_id: str, **more: Any) -> T:
     return kind(task_id=task_id, **about, **retried(pipeline), **more)
 
 
-def question(pipeline: Pipeline, subject: str, listing: str, kind: type[Approval] = Approval) -> Approval:
+def question(pipeline: Pipeline, subject: str, listing: str, kind: type[Approval] = Approval, **more: Any) -> Approval:
     """Return the task that asks a person; it waits without a time limit.
 
     An answer within a second of the question can arrive while the process that asked is still ending (Airflow 3.3 then
@@ -79,9 +79,10 @@ def question(pipeline: Pipeline, subject: str, listing: str, kind: type[Approval
         subject: the question.
         listing: the task whose result has the page that is shown below it, in Markdown.
         kind: the class of the task.
+        more: further arguments of the task, such as the fields of its form.
     """
     body = f"{{{{ ti.xcom_pull(task_ids='{listing}')['markdown'] }}}}"
-    return kind(task_id=APPROVE, subject=subject, body=body, owner=pipeline.owner, **retried(pipeline))
+    return kind(task_id=APPROVE, subject=subject, body=body, owner=pipeline.owner, **retried(pipeline), **more)
 
 
 def answered(instance: Any, task: str) -> str | None:

@@ -72,10 +72,6 @@ class RepairApproval(Approval):
     The person enters how many rows may go where that is a large share of a table.
     """
 
-    def __init__(self, **more: Any) -> None:
-        """Add the field for the number of rows."""
-        super().__init__(params={ALLOW_ROWS: allow_rows("Rows that may go")}, **more)
-
     def execute(self, context: Context) -> Any:
         """Ask for approval, go on without, or raise AirflowSkipException where no row can be loaded."""
         if not context["ti"].xcom_pull(task_ids=LIST)["rows"]:
@@ -136,7 +132,8 @@ def listing_task(pipeline: Pipeline) -> DifferingRows:
 
 def approval_task(pipeline: Pipeline) -> Approval:
     """Return the task that asks a person."""
-    return question(pipeline, f"Load these rows of {pipeline.name}?", LIST, RepairApproval)
+    fields = {ALLOW_ROWS: allow_rows("Rows that may go")}
+    return question(pipeline, f"Load these rows of {pipeline.name}?", LIST, RepairApproval, params=fields)
 
 
 def outcome_task(pipeline: Pipeline) -> RepairOutcome:
