@@ -13,6 +13,7 @@ ROWS_OF_FINDINGS: Mapping[str, str] = dict.fromkeys(f.HINTS, TRANSACTION) | {f.D
 """The page that shows the rows of a finding, by its code."""
 NO_ROWS: Mapping[str, str] = {
     f.UNREADABLE: "No row of it was read: the file is named above.",
+    f.UNANSWERED: "It concerns whole tables: the request names them.",
     f.NOT_EXTRACTED: "It concerns the column in every row of the extract.",
     kinds.BROKEN: "It concerns the pipeline: no row is wrong.",
     kinds.QUIET: "It concerns the source: no row came.",
