@@ -35,6 +35,7 @@ FindingCode = Literal[
     "rows were read again",
     "rows may be ahead",
     "differs from the source",
+    "history is not complete",
     "snapshot request makes no progress",
 ]
 """The codes of `txloom.quality.findings`."""
