@@ -118,6 +118,5 @@ TESTED_BY = {
     "transactions/alone": "transactions/test_completeness",
     "transactions/hashes": "transactions/test_compact_events",
     "transactions/memory": "transactions/test_completeness",
-    "transactions/reused_ids": "workloads/named/test_wrapped_ids",
 }
 """A module of the library, and the file of tests that holds its rules."""

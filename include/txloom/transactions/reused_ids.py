@@ -7,7 +7,11 @@ transaction of its id whose csn is not before the event's position.
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from txloom.config.identity import AT_POSITION
 
@@ -15,7 +19,10 @@ Event = Mapping[str, Any]
 COLUMNS = ("transaction_id", "kind", "csn", "identity")
 """The columns of an event that this module reads."""
 Ends = Mapping[str, Sequence[int]]
+ENDS = pa.list_(pa.struct([("csn", pa.int64()), ("is_released", pa.bool_())]))
+"""The transactions of one id, in ascending order of their csns."""
 _AT_POSITION = re.compile(AT_POSITION)
+_POSITION_GROUP = AT_POSITION.replace("(", "(?P<at>")
 
 
 def at(event: Event) -> int:
@@ -76,3 +83,32 @@ def turns(events: Sequence[Event]) -> list[int]:
     silent = {event["transaction_id"] for event in events if event["kind"] == "row" and not at(event)}
     known = {name: csns for name, csns in ends(events).items() if name not in silent}
     return [bisect_left(known.get(event["transaction_id"], ()), at(event)) for event in events]
+
+
+def are_released(events: pa.Table) -> np.ndarray:
+    """Return for each row event whether the transaction that it belongs to, see `named`, was released.
+
+    An event without a csn and a position counts as released if all transactions of its id were: they cannot be
+    distinguished.
+
+    Args:
+        events: rows with the columns COLUMNS, and `ends` (ENDS): the transactions of the event's id, at least one.
+    """
+    position = _positions(events)
+    ends = cast("pa.ListArray[Any]", events.column("ends").combine_chunks())
+    csn, is_released = (pc.struct_field(ends.flatten(), name).to_numpy(False) for name in ("csn", "is_released"))
+    lengths = pc.list_value_length(ends).to_numpy()
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    index = np.bincount(owner[csn < position[owner]], minlength=len(lengths))
+    chosen = np.minimum(np.cumsum(lengths) - lengths + index, len(csn) - 1)
+    is_known = (index < lengths) & is_released[chosen].astype(bool)
+    is_open = np.bincount(owner[~is_released.astype(bool)], minlength=len(lengths)) > 0
+    released: np.ndarray = np.where(position > 0, is_known, ~is_open)
+    return released
+
+
+def _positions(events: pa.Table) -> np.ndarray:
+    """Return what `at` returns for each of some rows."""
+    found = pc.extract_regex(events.column("identity"), _POSITION_GROUP)
+    in_identity = pc.struct_field(found, "at").cast(pa.int64())
+    return cast("np.ndarray", pc.coalesce(events.column("csn"), in_identity, pa.scalar(0, pa.int64())).to_numpy())

@@ -6,7 +6,7 @@ since the one before it, however much waits or is dead behind that.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,14 +17,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txloom.config import names
+from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, small_tables, spark_tables
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.sql import instant_literal, text_literal
 from txloom.storage.paths import TablePaths
+from txloom.transactions import reused_ids
 
 STEP = names.maintenance_step("expire")
 """The step in whose row of the ledger it says how far messages were removed."""
 HAS_MESSAGE = "kind = 'row' and value is not null"
+NO_ROWS = pa.table({name: pa.array([], pa.int64()) for name in ("landing", "row")})
+BEHIND_ALL = 2**63 - 1
+"""The csn at which a transaction without metadata ends at the latest."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,8 @@ def forget_messages(
 ) -> int:
     """Remove value and headers of rows up to a landing that were released or are unwatched; return how many.
 
-    What waits or is dead keeps its message: it may still be released. A repeated call removes nothing.
+    What waits or is dead keeps its message: it may still be released. Where an id was used again, a row belongs to the
+    transaction that `reused_ids.named` says. A repeated call removes nothing.
 
     Args:
         session: opens a Spark session; it is not called where there is nothing to remove.
@@ -59,29 +66,36 @@ def forget_messages(
     """
     path = paths.change_events
     fresh = f"{HAS_MESSAGE} and landing <= {landing} and landing > {since.landing}"
-    older = _older(paths, since, before)
-    if not older.num_rows and not small_tables.query(path, f"select 1 from t where {fresh} limit 1"):
+    again = _released_again(paths, since, before)
+    has_fresh = bool(small_tables.query(path, f"select 1 from t where {fresh} limit 1"))
+    if not again.num_rows and not has_fresh:
+        return 0
+    unreleased = _unreleased_ends(paths)
+    older = _older(paths, since, again, unreleased) if again.num_rows else NO_ROWS
+    if not older.num_rows and not has_fresh:
         return 0
     spark = session()
-    old = spark_tables.read(spark, path).where(fresh).select("landing", "row", "transaction_id", "table")
-    released = _released(spark, paths)
-    expired = old.where("`table` is null").unionByName(
-        old.where("`table` is not null").join(released, "transaction_id", "left_semi")
-    )
-    chosen = expired.select("landing", "row")
+    rows = spark_tables.read(spark, path).where(fresh).select("landing", "row", "table", *reused_ids.COLUMNS)
+    chosen = rows.where("`table` is null").select(*NO_ROWS.column_names)
+    chosen = chosen.unionByName(_of_released(spark, paths, rows.where("`table` is not null"), unreleased))
     if older.num_rows:
         chosen = chosen.unionByName(spark.createDataFrame(older))
+    dead = open_letters.open_dead_letters(paths, 'landing, "row"', f"where landing <= {landing}")
+    if dead.num_rows:
+        chosen = chosen.join(spark.createDataFrame(dead), NO_ROWS.column_names, "left_anti")
     return _removed(spark, path, chosen, (0 if older.num_rows else since.landing, landing))
 
 
-def _older(paths: TablePaths, since: Forgotten, before: datetime) -> pa.Table:
-    """Return the rows of landings of before whose transactions were released since: landing, row.
+def _released_again(paths: TablePaths, since: Forgotten, before: datetime) -> pa.Table:
+    """Return transactions that were released since, of which older landings may have rows.
 
-    Those transactions waited since then, or were given up.
+    They waited since then, or were given up.
+
+    Returns:
+        transaction_id, and landing: the first one that may have such rows.
     """
-    none = pa.table({name: pa.array([], pa.int64()) for name in ("landing", "row")})
     if not since.landing or not exists(paths.table(names.TRANSACTIONS)):
-        return none
+        return NO_ROWS
     tables = {"t": opened(paths.table(names.TRANSACTIONS))}
     released = f"t.status = 'released' and t.release > {since.release}"
     waited = (
@@ -91,19 +105,83 @@ def _older(paths: TablePaths, since: Forgotten, before: datetime) -> pa.Table:
         tables["d"] = opened(paths.dead_letters)
         joined = f"t join d on t.transaction_id = d.transaction_id where {released} and d.landing <= {since.landing}"
         waited += f" union all select t.transaction_id, d.landing from {joined}"
-    again = arrow_tables.ask(tables, waited)
-    if not again.num_rows:
-        return none
+    return arrow_tables.ask(tables, waited)
+
+
+def _older(paths: TablePaths, since: Forgotten, again: pa.Table, unreleased: pa.Table) -> pa.Table:
+    """Return the rows of landings of before that belong to released transactions: landing, row.
+
+    again: ids of transactions, see `_released_again`. unreleased: see `_unreleased_ends`.
+    """
     within = f"landing between {pc.min(again.column('landing')).as_py()} and {since.landing}"
-    sql = f'select landing, "row", transaction_id from t where {HAS_MESSAGE} and "table" is not null and {within}'
+    columns = ", ".join(reused_ids.COLUMNS)
+    sql = f'select landing, "row", {columns} from t where {HAS_MESSAGE} and "table" is not null and {within}'
     ids = again.column("transaction_id").combine_chunks()
     rows = arrow_tables.matching(paths.change_events, sql, "transaction_id", ids)
-    return rows.select(["landing", "row"]) if rows.num_rows else none
+    if not rows.num_rows:
+        return NO_ROWS
+    path, released = paths.table(names.TRANSACTIONS), "select transaction_id, csn from t where status = 'released'"
+    ends = dict[str, dict[int, bool]]()
+    for each in unreleased.to_pylist():
+        ends.setdefault(each["transaction_id"], {})[each["csn"]] = False
+    for each in arrow_tables.matching(path, released, "transaction_id", ids).to_pylist():
+        ends.setdefault(each["transaction_id"], {})[each["csn"]] = True
+    lists = [sorted(ends[name].items()) for name in rows.column("transaction_id").to_pylist()]
+    of_rows = [[{"csn": csn, "is_released": is_released} for csn, is_released in each] for each in lists]
+    rows = rows.append_column("ends", pa.array(of_rows, reused_ids.ENDS))
+    return rows.filter(pa.array(reused_ids.are_released(rows))).select(NO_ROWS.column_names)
 
 
-def _released(spark: SparkSession, paths: TablePaths) -> DataFrame:
-    finished = spark_tables.read(spark, paths.table(names.TRANSACTIONS))
-    return finished.where("status = 'released'").select("transaction_id").distinct()
+def _of_released(spark: SparkSession, paths: TablePaths, rows: DataFrame, unreleased: pa.Table) -> DataFrame:
+    """Return landing and row of those rows that belong to released transactions; unreleased: see `_unreleased_ends`."""
+    finished = spark_tables.read(spark, paths.table(names.TRANSACTIONS)).where("status = 'released'")
+    each_end = finished.select("transaction_id", "csn", F.lit(True).alias("is_released"))
+    if unreleased.num_rows:
+        each_end = each_end.unionByName(spark.createDataFrame(unreleased).withColumn("is_released", F.lit(False)))
+        each_end = each_end.groupBy("transaction_id", "csn").agg(F.max("is_released").alias("is_released"))
+    of_id = F.sort_array(F.collect_set(F.struct("csn", "is_released"))).alias("ends")
+    ends = each_end.groupBy("transaction_id").agg(of_id)
+
+    def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for events in (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows):
+            released = events.filter(pa.array(reused_ids.are_released(events)))
+            yield from released.select(["landing", "row"]).to_batches()
+
+    return rows.join(ends, "transaction_id").mapInArrow(apply, "landing bigint, row bigint")
+
+
+def _unreleased_ends(paths: TablePaths) -> pa.Table:
+    """Return the transactions that wait or are dead although another one of their id was released: transaction_id, csn.
+
+    Each has a row for each csn in its metadata, and one behind all csns, where it may end as long as none has come.
+    Metadata of landings that the buffer did not take yet is among them. Ids that are used once are left out.
+    """
+    none = pa.table({"transaction_id": pa.array([], pa.string()), "csn": pa.array([], pa.int64())})
+    if not exists(paths.table(names.TRANSACTIONS)):
+        return none
+    open_ids = {row["transaction_id"] for row in open_letters.given_up(paths)}
+    pending = small_tables.query(paths.table(names.PENDING_TRANSACTIONS), "select distinct transaction_id from t")
+    open_ids |= {row["transaction_id"] for row in pending}
+    seen = buffer_state(paths)
+    sql = "select transaction_id, csn from t where kind = 'metadata' and csn is not null"
+    undecided = arrow_tables.select(paths.change_events, f"{sql} and landing > {0 if seen is None else seen.landing}")
+    ids = pa.array(sorted(open_ids | {*_texts(undecided)}), pa.string())
+    released = "select transaction_id from t where status = 'released'"
+    reused = _texts(arrow_tables.matching(paths.table(names.TRANSACTIONS), released, "transaction_id", ids))
+    if not reused:
+        return none
+    metadata = arrow_tables.matching(
+        paths.change_events, sql, "transaction_id", pa.array(sorted(reused), pa.string())
+    ).to_pylist()
+    ends = {(row["transaction_id"], row["csn"]) for row in metadata} | {(name, BEHIND_ALL) for name in reused}
+    return pa.Table.from_pylist(
+        [{"transaction_id": name, "csn": csn} for name, csn in sorted(ends)], schema=none.schema
+    )
+
+
+def _texts(rows: pa.Table) -> set[str]:
+    """Return the ids of rows, which lack the column where there is no row."""
+    return {*rows.column("transaction_id").to_pylist()} if rows.num_rows else set()
 
 
 def _removed(spark: SparkSession, path: str, rows: DataFrame, landings: tuple[int, int]) -> int:
