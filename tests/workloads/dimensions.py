@@ -13,9 +13,9 @@ WAL2JSON = ("wal2json", "wal2json/1")
 ALONE = ("change_events", "change_sets")
 EXTRACTS = "snapshots"
 SOURCES = (GOLDENGATE, *DEBEZIUM, *WAL2JSON, *ALONE, EXTRACTS)
-FILES = ("parts", "numbered", "growing", "rotated")
+FILES = ("parts", "numbered", "growing", "rotated", "overtaken")
 """How a producer writes files: one a landing, several a landing whose numbers have no zeros in front, one that grows,
-one that grows until the next one begins."""
+one that grows until the next one begins, one a landing of which some are still written while later ones are whole."""
 FORMS = ("jsonl", "csv", "parquet")
 """What the rows of change sets stand in, where each landing finds files of its own."""
 SNAPSHOTS = ("none", "whole", "anew", "changed")
@@ -100,7 +100,7 @@ def drawn(chance: Random, source: str | None = None) -> Dimensions:
         copies=chance.random() < 0.3 and source in ("wal2json", "debezium/postgresql", "debezium/mysql"),
         files=files,
         touched=chance.random() < 0.3,
-        cut=chance.random() < 0.5 and files in ("growing", "rotated") and not is_alone,
+        cut=chance.random() < 0.5 and files in ("growing", "rotated", "overtaken") and not is_alone,
         snapshot=chance.choice(SNAPSHOTS if family == "debezium" else SNAPSHOTS[:1]),
         junk=chance.random() < 0.3,
         remembered=chance.choice(REMEMBERED),

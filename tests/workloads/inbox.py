@@ -31,14 +31,18 @@ class Producer:
         self._landings = 0
         self._parts: dict[str, int] = {}
         self._rest: dict[str, bytes] = {}
+        self._unfinished: dict[Path, bytes] = {}
+        self._slow: str | None = None
         self.junk: set[str] = set()
 
     def deliver(self, messages: Sequence[Message], *, last: bool = False) -> None:
         """Write what one landing finds; last: nothing is held back."""
         self._landings += 1
+        self._finish_some(everything=last)
         topics: dict[str, list[str]] = {topic: [] for topic in self._rest}
         for topic, message in messages:
             topics.setdefault(topic, []).append(message)
+        self._slow = self._chance.choice(sorted(topics)) if topics and not last else None
         for topic, lines in topics.items():
             (self._root / topic).mkdir(exist_ok=True)
             if self._dimensions.form != "jsonl" and lines:
@@ -72,6 +76,10 @@ class Producer:
             for part in self._split(content):
                 self._parts[topic] = self._parts.get(topic, self._chance.choice((0, 8))) + 1
                 (folder / f"part-{self._parts[topic]}.jsonl").write_bytes(part)
+        elif files == "overtaken":
+            for part in self._split(content):
+                self._parts[topic] = self._parts.get(topic, 0) + 1
+                self._begin(topic, folder / f"part-{self._parts[topic]}.jsonl", part)
         else:
             self._append(topic, content, last=last)
 
@@ -101,6 +109,23 @@ class Producer:
             stream.write(content)
         if self._dimensions.files == "rotated" and topic not in self._rest and self._chance.random() < 0.4:
             self._parts[topic] += 1
+
+    def _begin(self, topic: str, file: Path, content: bytes) -> None:
+        """Write a file, or its beginning alone: it ends in mid-line, and later files do not wait for its rest.
+
+        One topic of a landing has such files: what lies in the other ones makes later transactions whole.
+        """
+        if self._dimensions.cut and topic == self._slow and len(content) > 1 and self._chance.random() < 0.6:
+            at = self._chance.randint(1, len(content) - 1)
+            at -= content[:at].endswith(b"\n")
+            self._unfinished[file], content = content[at:], content[:at]
+        file.write_bytes(content)
+
+    def _finish_some(self, *, everything: bool) -> None:
+        """Write the rest of some files, or of all, that were left unfinished by earlier landings."""
+        for file in [each for each in self._unfinished if everything or self._chance.random() < 0.5]:
+            with file.open("ab") as stream:
+                stream.write(self._unfinished.pop(file))
 
     def _touch(self) -> None:
         """Give a file a new time, as copying it once more does."""

@@ -107,6 +107,19 @@ def is_ordered(pipeline: Pipeline) -> bool:
     return pipeline.source.format == "wal2json"
 
 
+def is_in_commit_order(pipeline: Pipeline, topic: str) -> bool:
+    """Return whether cuts rely on a topic to show transactions in commit order.
+
+    A landing then takes no file of the topic before an earlier one is finished, which may hold a lower csn:
+
+    - counts: the metadata topic. A row whose metadata has come is waited for, in whatever file it comes.
+    - markers: every topic, because a transaction may begin in one file and end in the next.
+    - progress: every topic: a partition that shows a csn has shown all rows of lower ones.
+    - single: every topic: a cut that shows a change shows the earlier ones of its topic.
+    """
+    return pipeline.completeness.rule != "counts" or topic == pipeline.source.transaction_topic
+
+
 def is_by_position(pipeline: Pipeline) -> bool:
     """Return whether rows have no position in their messages, so that the order of landing is their position."""
     return pipeline.source.format in ("change_events", "change_sets")

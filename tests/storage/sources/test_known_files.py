@@ -51,7 +51,9 @@ def test_the_plan_is_that_of_knowing_every_file(
         for step in steps:
             change(slot, *step)
         there = list_files(root)
-        planned = partial(file_plan.plan, root, there, is_whole=lambda *_: True, format=content)
+        planned = partial(
+            file_plan.plan, root, there, is_whole=lambda *_: True, format=content, is_in_commit_order=lambda _: True
+        )
         every = KnownFiles(file_positions.newest(slot.paths, file_positions.every_file(slot.paths)))
         some = KnownFiles.of(slot.paths, root, there, (), is_ordered=content == "wal2json")
         assert planned(some) == planned(every)
@@ -68,7 +70,7 @@ def test_rotated_files_are_in_order_though_the_file_whose_name_they_bear_is_gone
     root = str(slot.topic.parent)
     there = list_files(root)
     known = KnownFiles.of(slot.paths, root, there, (), is_ordered=False)
-    tasks = file_plan.plan(root, there, known, lambda *_: True, "goldengate").tasks
+    tasks = file_plan.plan(root, there, known, lambda *_: True, "goldengate", lambda _: True).tasks
     assert [task.file for task in tasks] == ["slot/live.jsonl.2", "slot/live.jsonl.1"]
 
 

@@ -1,5 +1,6 @@
 """land_events: append new events of the source to change_events, and a clock row."""
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -28,6 +29,8 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_plan, files, kafka
 from txloom.storage.sources.files import Inbox, SourceFile
 from txloom.storage.sources.splits import LandingPlan, capped, fitting
+
+LOG = logging.getLogger(__name__)
 
 
 def land_events(step: Step) -> Counts:
@@ -100,7 +103,10 @@ def _plan_files(step: Step, number: int) -> LandingPlan:
     before = landing_plan.without_position(paths)
     is_whole = partial(_is_whole, root, now, settle)
     known = file_plan.KnownFiles.of(paths, root, there, before, is_ordered=formats.is_ordered(pipeline))
-    new = file_plan.plan(root, there, known, is_whole, pipeline.source.format)
+    in_order = partial(formats.is_in_commit_order, pipeline)
+    new = file_plan.plan(root, there, known, is_whole, pipeline.source.format, in_order)
+    for file, count in new.waiting.items():
+        LOG.info(f"info: {file} is still written: {count} later files of its topic wait for it")
     tasks = fitting(new.tasks) if formats.is_by_position(pipeline) else new.tasks
     at = datetime.fromtimestamp(now // 1000 / 1e6, UTC)
     if new.left_out or len(tasks) < len(new.tasks):

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -126,7 +127,7 @@ def _older(paths: TablePaths, since: Forgotten, again: pa.Table, unreleased: pa.
         ends.setdefault(each["transaction_id"], {})[each["csn"]] = False
     for each in arrow_tables.matching(path, released, "transaction_id", ids).to_pylist():
         ends.setdefault(each["transaction_id"], {})[each["csn"]] = True
-    lists = [sorted(ends[name].items()) for name in rows.column("transaction_id").to_pylist()]
+    lists = [sorted(ends[name].items()) for name in cast("list[str]", rows.column("transaction_id").to_pylist())]
     of_rows = [[{"csn": csn, "is_released": is_released} for csn, is_released in each] for each in lists]
     rows = rows.append_column("ends", pa.array(of_rows, reused_ids.ENDS))
     return rows.filter(pa.array(reused_ids.are_released(rows))).select(NO_ROWS.column_names)
@@ -181,7 +182,7 @@ def _unreleased_ends(paths: TablePaths) -> pa.Table:
 
 def _texts(rows: pa.Table) -> set[str]:
     """Return the ids of rows, which lack the column where there is no row."""
-    return {*rows.column("transaction_id").to_pylist()} if rows.num_rows else set()
+    return {*cast("list[str]", rows.column("transaction_id").to_pylist())} if rows.num_rows else set()
 
 
 def _removed(spark: SparkSession, path: str, rows: DataFrame, landings: tuple[int, int]) -> int:

@@ -4,9 +4,10 @@ A file is identified by what was read of it, not by its name alone. A file that 
 one has grown; under another name, when no other file has that content any more, it was rotated. A file whose content
 changed is read from its beginning, and so is a copy of a file that still exists: it is a redelivery.
 
-The files of an ordered topic are read in the order of their names (`txloom.storage.sources.file_order`). A new one
-continues inside the transaction that the file before it left open, unless their names show that one between them is
-missing.
+The files of a topic are read in the order of their names (`txloom.storage.sources.file_order`). Where cuts rely on that
+order (`txloom.events.formats.is_in_commit_order`), no file is taken before an earlier one that is still written. In an
+ordered topic, a new file continues inside the transaction that the file before it left open, unless their names show
+that one between them is missing.
 """
 
 import zlib
@@ -35,10 +36,15 @@ beginning.
 
 @dataclass(frozen=True)
 class FilePlan:
-    """The input splits that a landing takes, in order, and how many files are left out: they are still written."""
+    """The input splits that a landing takes, in order.
+
+    left_out: how many files are left out: they are still written, or wait for an earlier one that is. waiting: by the
+    file that is still written, how many later ones of its topic wait for it.
+    """
 
     tasks: Sequence[Task] = ()
     left_out: int = 0
+    waiting: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,7 @@ def plan(
     known: KnownFiles,
     is_whole: Callable[[SourceFile, bool], bool],
     format: str,  # noqa: A002 - as the declaration names it
+    is_in_commit_order: Callable[[str], bool],
 ) -> FilePlan:
     """Return the files that a landing takes.
 
@@ -176,8 +183,9 @@ def plan(
         known: what is known of them and of others.
         is_whole: returns whether a producer has finished a file; its second argument: a final newline may be the end.
         format: of the source.
+        is_in_commit_order: returns whether a topic's files are taken in order, and none before an earlier one is whole.
     """
-    tasks, left_out = list[Task](), 0
+    tasks, left_out, waiting = list[Task](), 0, dict[str, int]()
     positions = _by_topic(known.positions)
     others, old = _names_by_topic(known.others), _names_by_topic(file for file, _, _ in known.before)
     for topic, of_topic in groupby(files, key=lambda file: file.topic):
@@ -189,10 +197,16 @@ def plan(
         about.changed = frozenset(
             file.file for file in new if (was := about.was_read(file.file)) is not None and not about.holds(file, was)
         )
-        taken = _whole(about, new, is_whole, is_ordered=format == "wal2json")
+        taken, unfinished = _whole(about, new, is_whole, is_ordered=format == "wal2json")
+        if unfinished and is_in_commit_order(topic):
+            first = about.order(unfinished[0].file)
+            before = [file for file in taken if about.order(file.file) < first]
+            if len(before) < len(taken):
+                waiting[unfinished[0].file] = len(taken) - len(before)
+            taken = before
         left_out += len(new) - len(taken)
         tasks += _tasks(about, taken, format)
-    return FilePlan([replace(task, number=number) for number, task in enumerate(tasks, 1)], left_out)
+    return FilePlan([replace(task, number=number) for number, task in enumerate(tasks, 1)], left_out, waiting)
 
 
 def _by_topic(positions: Mapping[Name, Position]) -> dict[str, dict[str, Position]]:
@@ -219,21 +233,18 @@ def _opens(path: Place) -> bool:
 
 def _whole(
     about: _Topic, new: Sequence[SourceFile], is_whole: Callable[[SourceFile, bool], bool], *, is_ordered: bool
-) -> list[SourceFile]:
-    """Return the files that are finished, in order; of an ordered topic none behind one that is still written.
+) -> tuple[list[SourceFile], list[SourceFile]]:
+    """Return the files that are finished, and those that are still written, each in order.
 
     In an ordered topic, a file that appears after one behind it was read may be a copy in progress: its final newline
     does not count as its end.
     """
     read = [about.order(name) for name in about.read] if is_ordered else []
-    last, taken = max(read, default=None), list[SourceFile]()
+    last, parts = max(read, default=None), (list[SourceFile](), list[SourceFile]())
     for file in sorted(new, key=lambda file: about.order(file.file)):
         is_late = last is not None and about.was_read(file.file) is None and about.order(file.file) < last
-        if is_whole(file, not is_late):
-            taken.append(file)
-        elif is_ordered:
-            break
-    return taken
+        parts[0 if is_whole(file, not is_late) else 1].append(file)
+    return parts
 
 
 def _tasks(about: _Topic, taken: Sequence[SourceFile], format: str) -> Iterator[Task]:  # noqa: A002
