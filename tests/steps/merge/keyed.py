@@ -112,7 +112,7 @@ class Keyed:
     """The tables whose lines are watched too; by default all."""
     releases: int = 0
     relation: str = "many"
-    """How lines hang below their root: many, or the last one by its key."""
+    """How lines hang below their root: many, or the last one by its key; none: documents have no children."""
     mirrored: bool = True
     """Whether tables with documents have mirrors too; else the history of their documents has their changes."""
 
@@ -129,13 +129,17 @@ class Keyed:
             tables[-1] += f"columns: {{{', '.join(columns)}, v: long, w: string}}}}"
             if name not in self.documented:
                 continue
+            if self.relation == "none":
+                targets.append(f"- {{name: {name}_doc, root: {name}}}")
+                continue
             tables.append(f"- {{name: {name}_line, source: S.{name.upper()}_LINE, key: [id], ")
             tables[-1] += f"columns: {{id: long, {', '.join(columns)}}}}}"
             children = f"{{table: {name}_line, as: lines, relation: {self.relation}, "
             children += f"parent_key: [{', '.join(key)}]}}"
             targets.append(f"- {{name: {name}_doc, root: {name}, children: [{children}]}}")
         alone = [name for name in self.tables if name not in self.documented]
-        mirrors = [*self.tables, *(f"{name}_line" for name in self.documented)] if self.mirrored else alone
+        lines_of = [f"{name}_line" for name in self.documented if self.relation != "none"]
+        mirrors = [*self.tables, *lines_of] if self.mirrored else alone
         lines = [
             f"name: keys\nsource: {{format: change_events, files: {{path: {self.folder}}}}}",
             "completeness: {rule: single}\ntables:",

@@ -36,6 +36,25 @@ def test_spark_merges_keys_of_every_type_to_the_same_tables(
     assert {table: there.rows(table) for table in tables} == {table: made.worlds[table].rows for table in tables}
 
 
+@pytest.mark.parametrize("mirrored", [True, False], ids=["mirrored", "documents alone"])
+def test_spark_merges_documents_without_children(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mirrored: bool
+) -> None:
+    made = workload(["by_string"], 7, releases=2)
+    here, there = (
+        Keyed(tmp_path / name, ["by_string"], relation="none", mirrored=mirrored) for name in ("here", "there")
+    )
+    for released in made.releases:
+        here.release(released)
+        here.merge(no_spark)
+    leave_to_spark(monkeypatch)
+    for released in made.releases:
+        there.release(released)
+        there.merge(lambda: spark)
+    assert there.content() == here.content()
+    assert len(there.content()["by_string_doc_current"]) == len(made.worlds["by_string"].rows) > 0
+
+
 @dataclass(frozen=True)
 class Case:
     """A workload, how it is cut and cleaned, and how small Spark's limits are."""
@@ -50,7 +69,7 @@ class Case:
 CASES = st.builds(
     Case,
     scenario=scenarios(3, orphan=LIKELY),
-    relation=st.sampled_from(("many", "one")),
+    relation=st.sampled_from(("many", "one", "none")),
     literal_keys=st.sampled_from((0, 3, spark_fold.LITERAL_KEYS)),
     in_process_first=st.booleans(),
     mirrored=st.booleans(),

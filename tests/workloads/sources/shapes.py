@@ -1,4 +1,4 @@
-"""Random schemas: one to five tables, an aggregate of some of them, a mirror of each."""
+"""Random schemas: one to five tables, an aggregate of some of them or of its root alone, a mirror of each."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,7 @@ class _Maker:
         root = self._table("t0", composite=chance.random() < 0.3)
         tables = {"t0": root}
         children = []
-        with_aggregate = count > 1 and chance.random() < 0.7
+        with_aggregate = chance.random() < 0.7
         for number in range(1, count):
             name = f"t{number}"
             if with_aggregate and chance.random() < 0.75:
@@ -56,7 +56,7 @@ class _Maker:
             tables["t7"] = Table("t7", "APP.T7", (), {"v": "long"} | self._columns())
         if self._dimensions.twins:
             tables["t8"] = Table("t8", "APP.t0", ("k",), {"k": "long"} | self._columns())
-        aggregate = Aggregate("doc", "t0", tuple(children)) if children else None
+        aggregate = Aggregate("doc", "t0", tuple(children)) if with_aggregate else None
         return Shape(tables, aggregate, self._dimensions)
 
     def _table(self, name: str, *, composite: bool) -> Table:
@@ -111,7 +111,7 @@ def declaration(
     lines += ["targets:", "  mirrors:", *[f"    - table: {name}" for name in shape.tables]]
     if shape.aggregate is not None:
         lines += ["  aggregates:", f"    - name: {shape.aggregate.name}", f"      root: {shape.aggregate.root}"]
-        lines += ["      children:"]
+        lines += ["      children:"] if shape.aggregate.children else []
         for child in shape.aggregate.children:
             parent = f"parent_key: [{', '.join(child.parent_key)}]"
             names = f"table: {child.table}, as: {child.field}, relation: {child.relation}"

@@ -86,7 +86,8 @@ def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Ch
             empty = F.array().cast(f"array<{struct_ddl(pipeline.table(child.table))}>")
             composed = composed.withColumn(child.as_, F.coalesce(F.col(child.as_), empty))
     columns = [part for part in composed.columns if part.startswith("_txloom_at_")]
-    latest = F.greatest(F.struct("_txloom_csn", "_txloom_pos", "_txloom_xid"), *[F.col(name) for name in columns])
+    stamps = [F.struct("_txloom_csn", "_txloom_pos", "_txloom_xid"), *[F.col(name) for name in columns]]
+    latest = F.greatest(*stamps) if columns else stamps[0]
     fields = [*root.column_names] + [child.as_ for child in aggregate.children]
     return composed.withColumn("_txloom_latest", latest).select(
         *[spark_name(name) for name in fields],
