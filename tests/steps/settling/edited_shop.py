@@ -126,7 +126,7 @@ class EditedShop:
         return max(self.lake.rows("cuts"), key=lambda each: int(each["cut_id"]))
 
     def shown(self, table: str) -> list[Row] | None:
-        """Return the rows of a current table in the newest cut, without txloom's columns; None: it is not in the cut."""
+        """Return the rows of a current table in the newest cut without txloom's columns; None: the cut lacks it."""
         version = dict(self.cut["versions"]).get(table)
         if version is None:
             return None
@@ -141,16 +141,17 @@ class EditedShop:
         return [state[table][key] for key in sorted(state[table])]
 
     def documents(self) -> list[Row]:
-        """Return the documents that the source's rows make."""
+        """Return the documents that the rows of the source make."""
         lines = self.source("lines")
-        return [{**row, "items": [each for each in lines if each["o_id"] == row["id"]]} for row in self.source("orders")]
+        of = {row["id"]: [each for each in lines if each["o_id"] == row["id"]] for row in self.source("orders")}
+        return [{**row, "items": of[row["id"]]} for row in self.source("orders")]
 
     def states_of(self) -> dict[tuple[str, str], State]:
         """Return the state of each history's member."""
         return r.states(r.read(self.lake.paths))
 
     def forget(self, *tables: str) -> None:
-        """Remove the messages of every landed row of some tables, as maintenance does with old ones; none named: all."""
+        """Remove the messages of landed rows as maintenance does with old ones: of some tables, or of all."""
         where = "kind = 'row'"
         where += f" and source_table in ({', '.join(repr(f'APP.{each.upper()}') for each in tables)})" if tables else ""
         DeltaTable(self.lake.paths.change_events).update(predicate=where, updates={"value": "null"})

@@ -12,6 +12,7 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.storage.checks import findings
+from txloom.storage.declarations import records
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.landing import change_events, connector_snapshots, requested_snapshots, retaken_snapshots
 from txloom.storage.landing.connector_snapshots import Advance
@@ -37,16 +38,19 @@ def replace_tables(pipeline: Pipeline, paths: TablePaths, planned: LandingPlan, 
         advance: what it changes of snapshots.
         run_id: the run.
     """
-    replaced: list[tuple[int, Sequence[str]]] = [(each.csn, each.replaced) for each in advance.retaken]
+    landed: list[tuple[int, Sequence[str]]] = [(each.csn, each.replaced) for each in advance.retaken]
     if advance.begun is not None:
-        replaced.insert(0, (advance.begun, connector_snapshots.given_up(paths, planned.number, advance.begun)))
+        landed.insert(0, (advance.begun, connector_snapshots.given_up(paths, planned.number, advance.begun)))
+    now = records.present_names(pipeline, paths) if landed else {}
+    replaced = [(csn, sorted({now[name] for name in tables if name in now})) for csn, tables in landed]
     replaced = [(csn, tables) for csn, tables in replaced if tables]
     if replaced:
         _truncate(pipeline, paths, planned, replaced)
     unsure = [
-        Finding(f.READ_AGAIN, table, None, each.csn, None, why)
+        Finding(f.READ_AGAIN, now[table], None, each.csn, None, why)
         for each in advance.retaken
         for table, why in each.unsure.items()
+        if table in now
     ]
     back = [
         Finding(f.CSN_BACK, None, None, each.csn, None, each.went_back) for each in advance.retaken if each.went_back

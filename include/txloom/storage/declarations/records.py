@@ -166,3 +166,15 @@ def histories_of(pipeline: Pipeline) -> dict[str, list[str]]:
 def unsettled(states_of: dict[Pair, State], pairs: Collection[Pair]) -> list[Pair]:
     """Return those of some histories' members that a merge still has to settle, in order."""
     return sorted(pair for pair in pairs if pair in states_of and states_of[pair].is_open)
+
+
+def present_names(pipeline: Pipeline, paths: TablePaths) -> dict[str, str]:
+    """Return by name of a table, as events were landed with it, the name that it is declared with now.
+
+    A name that no watched table has any more leads to the table that reads the same source; without one it is left out.
+    """
+    declared = {table.name: table.name for table in pipeline.tables}
+    now = {table.source: table.name for table in pipeline.tables}
+    sources = {record.member: record.declaration.get("source") for record in read(paths)}
+    earlier = {name: now[source] for name, source in sources.items() if name is not None and source in now}
+    return earlier | declared
