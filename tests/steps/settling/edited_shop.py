@@ -10,6 +10,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from txloom.config import load
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import State
 from workloads.small_lake import SmallLake
@@ -44,7 +45,7 @@ class EditedShop:
         mirrors: Sequence[str] = (),
         aggregates: Sequence[str] = (),
         sources: Mapping[str, str] | None = None,
-        more: str = "",
+        incomplete: str = "publish_without",
     ) -> None:
         """Write the declaration: columns by table, `name: type` or `name: {type, source}`; targets as YAML."""
         (self.folder / "inbox").mkdir(exist_ok=True)
@@ -53,7 +54,8 @@ class EditedShop:
             source = (sources or {}).get(name, f"APP.{name.upper()}")
             listed = ", ".join(f"{column}: {kind}" for column, kind in columns.items())
             text += f"  - {{name: {name}, source: {source}, key: [id], columns: {{{listed}}}}}\n"
-        text += f"targets:\n  mirrors: [{', '.join(mirrors)}]\n  aggregates: [{', '.join(aggregates)}]\n{more}"
+        text += f"targets:\n  incomplete: {incomplete}\n"
+        text += f"  mirrors: [{', '.join(mirrors)}]\n  aggregates: [{', '.join(aggregates)}]\n"
         file = self.folder / "shop.yaml"
         file.write_text(text)
         if hasattr(self, "lake"):
@@ -149,6 +151,15 @@ class EditedShop:
     def states_of(self) -> dict[tuple[str, str], State]:
         """Return the state of each history's member."""
         return r.states(r.read(self.lake.paths))
+
+    def load(self, table: str) -> None:
+        """Load the rows that the source has of a table by now, and run one cycle."""
+        folder = self.folder / f"load-{self.csn}" / table
+        folder.mkdir(parents=True)
+        rows = [self.state[table][key] for key in sorted(self.state[table])]
+        (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        self.lake.step(load_snapshot, self.lake.session, Snapshot(str(folder.parent), self.csn, ahead=True))
+        self.run()
 
     def forget(self, *tables: str) -> None:
         """Remove the messages of landed rows as maintenance does with old ones: of some tables, or of all."""

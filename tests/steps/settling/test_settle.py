@@ -1,0 +1,177 @@
+"""Edits of a declaration between cycles: what tables show after each, and what they say where messages are gone."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
+from txloom.quality import findings as f
+from txloom.storage.checks import findings
+from txloom.storage.declarations import records as r
+
+BOTH = {"orders": ORDERS, "lines": LINES}
+OF_ORDERS = "{table: orders}"
+OF_LINES = "{table: lines}"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> EditedShop:
+    return EditedShop(tmp_path)
+
+
+def fill(shop: EditedShop) -> None:
+    """Commit inserts, an update that moves a line, and a delete, in two cycles."""
+    shop.orders(1, 2, 3)
+    shop.run()
+    shop.commit(("U", "orders", {"id": 1, "total": 11}), ("U", "lines", {"id": 20, "o_id": 1, "q": 5}))
+    shop.commit(("D", "lines", 30))
+    shop.run()
+
+
+def test_a_mirror_that_is_added_shows_what_was_committed_before_from_the_messages(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS])
+    fill(shop)
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+    assert shop.states_of()["lines_changes", "lines"].newest.reason == r.FROM_MESSAGES
+
+
+def test_a_mirror_that_is_added_gets_its_rows_of_the_documents_history_where_no_message_is_kept(
+    shop: EditedShop,
+) -> None:
+    shop.declare(BOTH, [], [DOCUMENTS])
+    fill(shop)
+    shop.forget()
+    shop.declare(BOTH, [OF_LINES], [DOCUMENTS])
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+    assert shop.states_of()["lines_changes", "lines"].newest.reason == r.FROM_HISTORY
+
+
+def without_messages(shop: EditedShop, incomplete: str = "publish_without") -> None:
+    """Declare a mirror of lines when no history has them, and their messages are gone."""
+    shop.declare(BOTH, [OF_ORDERS])
+    fill(shop)
+    shop.forget("lines")
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], incomplete=incomplete)
+    shop.orders(4)
+    shop.run()
+
+
+def incomplete(shop: EditedShop) -> list[dict[str, Any]]:
+    """Return the open findings of histories that are not complete."""
+    return [row for row in findings.open_findings(shop.lake.paths) if row["code"] == f.INCOMPLETE]
+
+
+def test_cuts_leave_out_a_table_whose_messages_are_gone_until_a_snapshot_is_loaded(shop: EditedShop) -> None:
+    without_messages(shop)
+    assert shop.shown("orders") == shop.source("orders")
+    assert shop.shown("lines") is None
+    assert [row["table"] for row in incomplete(shop)] == ["lines"]
+    state = shop.states_of()["lines_changes", "lines"]
+    assert state.newest.status == r.INCOMPLETE
+    assert state.newest.missing is not None
+    shop.load("lines")
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+    assert shop.states_of()["lines_changes", "lines"].newest.reason == r.FROM_LOAD
+    assert incomplete(shop) == []
+
+
+def test_no_cut_is_published_while_a_table_is_incomplete_where_the_declaration_says_hold(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS])
+    fill(shop)
+    before = shop.cut["cut_id"]
+    shop.forget("lines")
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], incomplete="hold")
+    shop.orders(4)
+    shop.run()
+    assert shop.cut["cut_id"] == before
+    shop.load("lines")
+    shop.run()
+    assert shop.cut["cut_id"] > before
+    assert shop.shown("lines") == shop.source("lines")
+
+
+def test_a_mirror_that_is_removed_and_added_again_has_what_was_committed_in_between(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    fill(shop)
+    shop.declare(BOTH, [OF_ORDERS])
+    shop.commit(("U", "lines", {"id": 10, "o_id": 1, "q": 9}), ("D", "lines", 20))
+    shop.run()
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+
+
+def test_a_mirror_that_was_away_while_messages_went_is_incomplete(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    fill(shop)
+    shop.declare(BOTH, [OF_ORDERS])
+    shop.commit(("U", "lines", {"id": 10, "o_id": 1, "q": 9}))
+    shop.run()
+    shop.forget("lines")
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    shop.run()
+    assert shop.shown("lines") is None
+    shop.load("lines")
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+
+
+def _column_declared(shop: EditedShop) -> None:
+    shop.declare({"orders": {"id": "long"}, "lines": LINES}, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+    fill(shop)
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+
+
+def _child_declared(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], ["{name: doc, root: orders, children: []}"])
+    fill(shop)
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+
+
+def _documents_declared(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    fill(shop)
+    shop.forget()
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+
+
+@pytest.mark.parametrize("edit", [_column_declared, _child_declared, _documents_declared])
+def test_rows_and_documents_are_the_sources_after_an_edit(shop: EditedShop, edit: Callable[[EditedShop], None]) -> None:
+    edit(shop)
+    shop.orders(4)
+    shop.run()
+    assert shop.shown("orders") == shop.source("orders")
+    assert shop.shown("lines") == shop.source("lines")
+    assert shop.shown("doc_current") == shop.documents()
+
+
+def test_a_table_that_appears_while_its_transaction_waits_is_not_missing_from_it(shop: EditedShop) -> None:
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    fill(shop)
+    held = shop.commit(
+        ("I", "orders", {"id": 7, "total": 7}), ("I", "lines", {"id": 70, "o_id": 7, "q": 7}), late=["orders"]
+    )
+    shop.run()
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    shop.run()
+    shop.send("orders", *held["orders"])
+    shop.run()
+    assert shop.shown("orders") == shop.source("orders")
+    assert shop.shown("lines") == shop.source("lines")
+
+
+def test_a_column_gets_its_new_name_in_the_history_too(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS])
+    fill(shop)
+    shop.forget()
+    shop.declare({"orders": {"id": "long", "amount": "{type: long, source: total}"}, "lines": LINES}, [OF_ORDERS])
+    shop.run()
+    rows = shop.shown("orders")
+    assert rows == [{"id": row["id"], "amount": row["total"]} for row in shop.source("orders")]
+    assert sorted(row["amount"] for row in shop.lake.rows("orders_changes")) == [1, 2, 3, 11]
