@@ -1,6 +1,7 @@
 """Where the modules are tested that have no test of their name: with the module that uses them, or in a whole step."""
 
 TESTED_BY = {
+    "config/contents": "steps/settling/test_settle",
     "config/identity": "events/goldengate/test_messages",
     "config/jvm": "public/test_scala_pitfalls",
     "config/models/audit": "steps/audit/test_audit",
@@ -47,6 +48,14 @@ TESTED_BY = {
     "storage/dead_letters/hints": "storage/checks/test_findings",
     "storage/dead_letters/known_open": "storage/dead_letters/test_open_letters",
     "storage/dead_letters/spark_rows": "cycles/test_producer_faults",
+    "storage/declarations/history_rewriting": "steps/settling/test_settle",
+    "storage/declarations/incomplete": "steps/settling/test_settle",
+    "storage/declarations/loaded": "steps/settling/test_settle",
+    "storage/declarations/marks": "steps/settling/test_settle",
+    "storage/declarations/records": "steps/settling/test_settle",
+    "storage/declarations/redeclared": "steps/settling/test_settle",
+    "storage/declarations/source_samples": "workloads/random/test_any_declaration",
+    "storage/declarations/undecided": "steps/settling/test_settle",
     "storage/delta/arrow_tables": "steps/merge/test_merge_current",
     "storage/delta/committing": "storage/delta/test_fencing",
     "storage/delta/partition_pruning": "storage/targets/test_partitioning",

@@ -109,6 +109,6 @@ def are_released(events: pa.Table) -> np.ndarray:
 
 def _positions(events: pa.Table) -> np.ndarray:
     """Return what `at` returns for each of some rows."""
-    found = pc.extract_regex(events.column("identity"), _POSITION_GROUP)
-    in_identity = pc.struct_field(found, "at").cast(pa.int64())
+    groups = pc.extract_regex(events.column("identity"), _POSITION_GROUP)
+    in_identity = pc.struct_field(groups, "at").cast(pa.int64())
     return cast("np.ndarray", pc.coalesce(events.column("csn"), in_identity, pa.scalar(0, pa.int64())).to_numpy())
