@@ -22,17 +22,17 @@ from txloom.config import names
 STEPS = """
 when  | step                        |  tables |     log |    data | queries |    rows |    JVMs
 idle  | check_source                |       9 |      66 |      25 |      10 |      16 |       0
-idle  | alert                       |      18 |      88 |      54 |      15 |      16 |       0
+idle  | alert                       |      18 |      88 |      55 |      15 |      16 |       0
 cycle | check_source                |       9 |      66 |      25 |      10 |      16 |       0
 cycle | land_events                 |      44 |      67 |      18 |      20 |      36 |       0
-cycle | buffer_transactions         |      51 |      76 |      14 |      10 |      30 |       1
-cycle | merge_current               |      42 |      85 |      24 |      11 |      10 |       0
-cycle | check_expectations.totals   |      13 |      42 |      21 |       8 |       7 |       0
-cycle | check_expectations.orphans  |      13 |      43 |      22 |       7 |       7 |       0
+cycle | buffer_transactions         |      52 |      76 |      14 |      10 |      30 |       1
+cycle | merge_current               |      46 |      85 |      24 |      11 |      10 |       0
+cycle | check_expectations.totals   |      15 |      42 |      21 |       8 |       7 |       0
+cycle | check_expectations.orphans  |      15 |      43 |      22 |       7 |       7 |       0
 cycle | check_expectations.versions |      11 |      37 |      18 |      10 |      10 |       0
 cycle | check_expectations.stuck    |      11 |      37 |      13 |       7 |       9 |       0
-cycle | publish                     |      30 |     105 |      22 |      11 |       9 |       0
-cycle | alert                       |      18 |     103 |      60 |      15 |      17 |       0
+cycle | publish                     |      32 |     105 |      22 |      11 |       9 |       0
+cycle | alert                       |      18 |     103 |      61 |      15 |      17 |       0
 cycle | a task's end                |       1 |      12 |       0 |       1 |       0 |       0
 """
 COMMITS = """

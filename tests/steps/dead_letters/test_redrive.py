@@ -156,7 +156,8 @@ def test_a_corrected_declaration_reads_what_could_not_be_read(lake: Lake) -> Non
     write(lake, "a", row("I", "promo_codes", (10, 1), after=image), metadata(10, promo_codes=1))
     lake.run()
     assert open_causes(lake) == {"value cannot be read": 2}
-    write(lake, "b", row("I", "promo_codes", (20, 2), after=code("Q", "1.5")), metadata(20, promo_codes=1))
+    image = {**code("Q", "1.5"), "rebate": "1.5"}
+    write(lake, "b", row("I", "promo_codes", (20, 2), after=image), metadata(20, promo_codes=1))
     lake.run()
     table = lake.pipeline.table("promo_codes")
     columns = tuple(

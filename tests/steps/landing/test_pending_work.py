@@ -8,10 +8,12 @@ import pytest
 from called import step_of
 from topics import no_session
 from txloom.config import load
+from txloom.config.contents import digest_of, pipeline_content
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.landing.land_events import land_events
 from txloom.steps.landing.pending_work import reasons
 from txloom.storage import system_tables
+from txloom.storage.buffer.newest_batch import Declared
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
@@ -43,10 +45,10 @@ def land(shop: Pipeline, paths: TablePaths) -> None:
     land_events(step_of(shop, paths.warehouse, "r", no_session))
 
 
-def buffered(paths: TablePaths, waiting: int = 0, landing_: int = 1) -> None:
+def buffered(shop: Pipeline, paths: TablePaths, waiting: int = 0, landing_: int = 1) -> None:
     """Let the buffer have seen a landing, of which some transactions wait."""
     rows = [{"xid": f"x{n}", "csn": 100 + n, "first_landed_at": NOW} for n in range(waiting)]
-    about = {"release": landing_, "landing": landing_}
+    about = {"release": landing_, "landing": landing_} | Declared(digest_of(pipeline_content(shop)), 1).to_metadata()
     small_tables.replace(paths.table("pending_transactions"), rows, system_tables.PENDING_TRANSACTIONS, about)
 
 
@@ -68,7 +70,7 @@ def test_each_step_that_was_left_undone_is_work_until_it_is_done(shop: Pipeline,
     assert why() == ["it never ran"]
     land(shop, paths)
     assert why() == ["landing 1 is not buffered"]
-    buffered(paths)
+    buffered(shop, paths)
     assert why() == ["what was released is not merged"]
     merged(paths, 7)
     assert why() == ["valid-through 7 is not published"]
@@ -83,14 +85,14 @@ def test_what_is_new_and_what_waits_is_work(shop: Pipeline, paths: TablePaths) -
     merged(paths, 0)
     published(paths, 0)
     for waiting, expected in ((0, []), (2, ["2 transactions wait"])):
-        buffered(paths, waiting)
+        buffered(shop, paths, waiting)
         assert reasons(shop, paths.warehouse, 0) == expected
     assert reasons(shop, paths.warehouse, 3) == ["3 new at the source", "2 transactions wait"]
 
 
 def test_a_landing_that_was_planned_and_not_finished_is_work(shop: Pipeline, paths: TablePaths) -> None:
     land(shop, paths)
-    buffered(paths)
+    buffered(shop, paths)
     merged(paths, 0)
     published(paths, 0)
     landing_plan.write_plan(paths, 2, [{"landing": 2, "run_id": "died", "at": NOW}])

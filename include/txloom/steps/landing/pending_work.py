@@ -12,6 +12,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
+from txloom.storage.delta.read_session import reading
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.landing import (
     connector_snapshots,
@@ -33,7 +34,11 @@ def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
         warehouse: where its tables are.
         waiting: how many records or files the source has that are new.
     """
-    paths = TablePaths(warehouse, pipeline.name)
+    with reading():
+        return _reasons(pipeline, TablePaths(warehouse, pipeline.name), waiting)
+
+
+def _reasons(pipeline: Pipeline, paths: TablePaths, waiting: int) -> list[str]:
     why = [f"{waiting} new at the source"] if waiting else []
     why += unfinished(paths)
     why += _redeclared(pipeline, paths)

@@ -9,6 +9,7 @@ from txloom.steps.settling.settle import settle
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.declarations.incomplete import incomplete_tables
+from txloom.storage.delta.read_session import reading
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,9 @@ def follow_declaration(step: Step, pipeline: Pipeline) -> Followed:
     if seen is None or not seen.declared.stamp:
         return Followed()
     stamp = seen.declared.stamp
-    if are_compared(pipeline, paths, stamp):
-        return Followed(computed_as_before(pipeline, paths, stamp))
+    with reading():
+        if are_compared(pipeline, paths, stamp):
+            return Followed(computed_as_before(pipeline, paths, stamp))
     states = settle(step, pipeline, seen)
     incomplete = incomplete_tables(pipeline, states)
     return Followed(compare(pipeline, paths, states, "" if incomplete else stamp), incomplete)

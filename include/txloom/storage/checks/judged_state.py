@@ -8,6 +8,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.declarations.incomplete import without_incomplete
 from txloom.storage.delta import small_tables
+from txloom.storage.delta.read_session import reading
 from txloom.storage.delta.table_metadata import versions
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
@@ -34,7 +35,8 @@ class Newest:
 
     def versions(self, tables: Iterable[str]) -> dict[str, int]:
         """Return the versions of tables; those that do not exist, or are not complete, are left out."""
-        return versions(self.paths, without_incomplete(self.pipeline, self.paths, tables))
+        with reading():
+            return versions(self.paths, without_incomplete(self.pipeline, self.paths, tables))
 
     @property
     def valid_through(self) -> int | None:
