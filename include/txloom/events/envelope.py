@@ -36,8 +36,6 @@ FIRST_OF_TABLE, LAST_OF_TABLE = "first row of a table in a snapshot", "last row 
 """`detail` of the rows of a snapshot that a connector took of whole tables at one moment."""
 OF_INCREMENTAL = "row of an incremental snapshot"
 """`detail` of a row that a connector read beside the stream: as of the commit that is its csn."""
-OF_INCREMENTAL_AHEAD = "row of an incremental snapshot, maybe of a later commit"
-"""`detail` of such a row that may have values of a later commit than its csn (docs/adr/0054)."""
 BEHIND = 1 << 59
 """Positions of rows that have what all changes of their csn left begin here, in 18 digits: behind those of any
 transaction."""

@@ -29,7 +29,6 @@ COUNTS_CHANGED = "counts changed after release"
 RUNS_OVERLAP = "two producer runs overlap"
 TAKEN_TWICE = "snapshot was taken twice"
 READ_AGAIN = "rows were read again"
-READ_AHEAD = "rows may be ahead"
 DIFFERS = "differs from the source"
 INCOMPLETE = "history is not complete"
 UNANSWERED = "snapshot request makes no progress"
@@ -81,8 +80,6 @@ HINTS = {
     READ_AGAIN: "The connector read rows again beside its stream, and sends no deletes of rows that are gone. Ask it "
     "for the whole table (jobs/request_snapshot.py), or load a snapshot of it (jobs/load_snapshot.py). This closes by "
     "itself once no row of the table is older than what was read.",
-    READ_AHEAD: "Until the stream has passed them, cuts may show these rows earlier than the source had them. Give the "
-    "connector a table of watermarks (signal.data.collection) in the place of read.only: then that cannot be.",
     DIFFERS: "An audit compared the table with the database at one moment and found other rows, which audit_results "
     "lists. Find out since when (txloom explain), load just these rows (jobs/repair.py), audit it again.",
     INCOMPLETE: "The declaration of the table changed, and earlier messages are not kept. Cuts leave it out. Load a "

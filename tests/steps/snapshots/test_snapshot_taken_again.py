@@ -1,5 +1,6 @@
 """A real connector loses its slot, and takes its snapshot again: what was deleted meanwhile is in no message."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ from cycles.test_live_debezium import DECLARED, assert_equal, caught_up, in_data
 from lake import Lake
 from services.connect import Connect
 from services.process import wait_until
+from steps.snapshots.test_request_snapshot import SETTINGS, create_topics
 from txloom.config import load
+from txloom.events.debezium.messages import Source, read_row
+from txloom.events.debezium.positions import is_where_streaming_begins
 from txloom.quality import findings as f
 from txloom.storage.checks import findings
 from txloom.storage.paths import TablePaths
@@ -48,7 +52,9 @@ KEYS = {"orders": 1, "lines": 2, "emptied": 1}
 def lake(connect: Connect, spark: Any, tmp_path: Path) -> Lake:
     """Return a lake of a database that Debezium streams, with tables that have a key, none, and no row later."""
     connect.postgres.fresh_database(connect.database, SCHEMA)
-    connect.start(connector={"snapshot.mode": "when_needed", "heartbeat.interval.ms": "500"})
+    create_topics(connect.broker)
+    about = {**SETTINGS, "signal.kafka.bootstrap.servers": connect.broker.address, "read.only": "true"}
+    connect.start(connector={**about, "snapshot.mode": "when_needed"})
     wait_until(lambda: connect.place, "the end of the snapshot")
     connect.postgres.psql("UPDATE orders SET note = 'first' WHERE id = 1", connect.database)
     wait_until(lambda: "dev.transaction" in connect.broker.topics(), "the first transaction")
@@ -94,6 +100,12 @@ def test_tables_equal_the_database_after_a_lost_slot_and_every_cut_is_a_state_of
     caught_up(connect, lake, 9_000_002)
     assert shown(lake) == there(connect)
     assert lake.query("dead_letters", "select cause, detail from t") == []
+    assert {is_where_streaming_begins(each) for each in snapshot_rows(connect, "dev.public.orders")} == {True}
+    blocking(connect, "public.orders", "dev.public.orders", "id < 100")
+    caught_up(connect, lake, 9_000_003)
+    assert shown(lake) == there(connect), "a snapshot of some rows takes none away"
+    assert {is_where_streaming_begins(each) for each in snapshot_rows(connect, "dev.public.orders")} == {True, False}
+    assert [each["table"] for each in findings.open_findings(paths)] == ["emptied", "orders"]
     assert all(line["balanced"] for line in lake.query("ledger", "select balanced from t where step = 'balance'"))
 
 
@@ -103,3 +115,19 @@ def runs_into(lake: Lake, before: dict[str, Any], after: dict[str, Any]) -> bool
     now = shown(lake)
     assert now in (before, after)
     return now == after
+
+
+def blocking(connect: Connect, name: str, topic: str, some: str) -> None:
+    """Let the connector pause its stream and read some rows of a table."""
+    before = len(snapshot_rows(connect, topic))
+    data = {"type": "BLOCKING", "data-collections": [name]}
+    data |= {"additional-conditions": [{"data-collection": name, "filter": f"SELECT * FROM {name} WHERE {some}"}]}  # type: ignore[dict-item]
+    signal = {"id": "some", "type": "execute-snapshot", "data": data}
+    connect.broker.produce("live-signals", [("dev", json.dumps(signal))])
+    wait_until(lambda: len(snapshot_rows(connect, topic)) > before, "the rows that were asked for")
+
+
+def snapshot_rows(connect: Connect, topic: str) -> list[Source]:
+    """Return what the rows of snapshots in a topic say of their source."""
+    messages = [read_row(record.value)[0] for record in connect.broker.read(topic) if record.value]
+    return [each.source for each in messages if each is not None and each.op == "r" and each.source is not None]

@@ -33,7 +33,6 @@ FindingCode = Literal[
     "two producer runs overlap",
     "snapshot was taken twice",
     "rows were read again",
-    "rows may be ahead",
     "differs from the source",
     "history is not complete",
     "snapshot request makes no progress",

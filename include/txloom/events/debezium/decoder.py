@@ -51,8 +51,8 @@ from txloom.events.debezium.messages import (
     read_border,
     read_row,
 )
-from txloom.events.debezium.positions import BINLOG, Transaction, connector_of, may_be_ahead, read_transaction
-from txloom.events.envelope import BEHIND, ENVELOPE, OF_INCREMENTAL, OF_INCREMENTAL_AHEAD, OF_SNAPSHOT
+from txloom.events.debezium.positions import BINLOG, Transaction, connector_of, read_transaction
+from txloom.events.envelope import BEHIND, ENVELOPE, OF_INCREMENTAL, OF_SNAPSHOT
 from txloom.events.goldengate.messages import INSERTS
 from txloom.events.malformed import Poison, read_message, unsigned
 from txloom.events.source_names import SourceNames
@@ -244,9 +244,7 @@ def _of_snapshot(op: str, source: Source) -> str | None:
     flag = bytes(source.snapshot)
     if op != "r":
         return None
-    if flag == INCREMENTAL:
-        return OF_INCREMENTAL_AHEAD if may_be_ahead(source) else OF_INCREMENTAL
-    return MARKS.get(flag, OF_SNAPSHOT)
+    return OF_INCREMENTAL if flag == INCREMENTAL else MARKS.get(flag, OF_SNAPSHOT)
 
 
 def _known_of(message: Message, source: Source, op: str, table: Table) -> dict[str, Any]:

@@ -168,16 +168,6 @@ def is_where_streaming_begins(source: Source) -> bool:
     return source.connector in BINLOG and unsigned(source.server_id) == 0
 
 
-def may_be_ahead(source: Source) -> bool:
-    """Return whether a row of an incremental snapshot may have values of a later commit than the one that it names.
-
-    PostgreSQL's connector without a table of watermarks sends rows between two transactions, while its stream may still
-    be behind what they were read as of; then both places of `sequence` are that of the last commit.
-    """
-    places = re.findall(r'"([0-9]{1,20})"', source.sequence or "")
-    return source.connector == "postgresql" and len(places) == 2 and places[0] == places[1]
-
-
 def _at_lsn(source: Source) -> str | None:
     return _joined(last_commit(source.sequence) if source.lsn is None else source.lsn)
 

@@ -84,20 +84,16 @@ def _time(paths: TablePaths, csn: int) -> str | None:
 
 
 def _read_beside(pipeline: Pipeline, paths: TablePaths, number: int) -> list[Finding]:
-    """Return what rows that the connector read beside its stream leave open.
+    """Return the tables with rows that are older than ones which the connector read beside its stream.
 
-    Where nobody asked for them here, older rows of their table may be ones that the source no longer has.
+    Where nobody asked for those here, the older ones may be rows that the source no longer has.
     """
     requested = {name for each in requested_snapshots.open_requests(paths) for name in each.tables}
     current = {row_table.table.name: paths.table(row_table.current) for row_table in row_tables(pipeline)}
-    observed = list[Finding]()
-    for read in retaken_snapshots.read_beside(paths, number):
-        older = f"select 1 as n from t where _txloom_csn < {read.csn} limit 1"
-        path = current.get(read.table)
-        if path is not None and read.table not in requested and small_tables.query(path, older):
-            why = "the connector read rows of it beside its stream, and nobody asked for that here"
-            observed.append(Finding(f.READ_AGAIN, read.table, None, read.csn, None, why))
-        if read.ahead is not None:
-            why = f"rows that the connector read beside its stream name csn {read.ahead}, and may be of a later commit"
-            observed.append(Finding(f.READ_AHEAD, read.table, None, read.ahead, None, why))
-    return observed
+    why = "the connector read rows of it beside its stream, and nobody asked for that here"
+    return [
+        Finding(f.READ_AGAIN, name, None, csn, None, why)
+        for name, csn in retaken_snapshots.read_beside(paths, number).items()
+        if name in current and name not in requested
+        if small_tables.query(current[name], f"select 1 as n from t where _txloom_csn < {csn} limit 1")
+    ]

@@ -20,8 +20,7 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
 
     A finding about the whole source is closed once every watched table was loaded. One of an audit says since when rows
     differ, and that they still did in the cut that it read: what was loaded after that closes it. One of rows that a
-    connector read again is closed too once no row of the table is older, and one of rows that may be ahead once a later
-    csn is shown. A repeated call closes nothing more.
+    connector read again is closed too once no row of the table is older. A repeated call closes nothing more.
 
     Args:
         pipeline: the declaration.
@@ -29,11 +28,7 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
         reached: the watermark of the current tables; later snapshots do not count yet.
         run_id: the run that closes them.
     """
-    known = findings.open_findings(paths)
-    passed = [row for row in known if row["code"] == f.READ_AHEAD and row["since_csn"] < reached.valid_through]
-    if passed:
-        findings.close(paths, passed, run_id, f"csn {reached.valid_through} is shown")
-    rows = [row for row in known if _needs_snapshot(row)]
+    rows = [row for row in findings.open_findings(paths) if _needs_snapshot(row)]
     if not rows:
         return
     loaded = loaded_since(pipeline, paths, reached, min(row["since_csn"] or 0 for row in rows))

@@ -15,7 +15,7 @@ from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TAB
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.delta.sql import instant_literal, text_list, text_literal
 from txloom.storage.landing import retaken_snapshots
-from txloom.storage.landing.retaken_snapshots import OF_ANY_INCREMENTAL, OF_WHOLE_TABLES, Retaken, SnapshotChange
+from txloom.storage.landing.retaken_snapshots import OF_ROWS_BESIDE, OF_WHOLE_TABLES, Retaken, SnapshotChange
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.splits import LandingPlan
 from txloom.storage.system_tables import SOURCE_SNAPSHOTS
@@ -198,7 +198,7 @@ def _shown(paths: TablePaths, number: int) -> Shown:
         "highest": f"max(csn) {of_snapshot}",
         "last": f"max(csn) filter (where kind = 'row' and detail = '{LAST_OF_SNAPSHOT}')",
         "stream": f"max(csn) filter (where {_OF_STREAM})",
-        "beside": f"count(*) filter (where {OF_ANY_INCREMENTAL})",
+        "beside": f"count(*) filter (where {OF_ROWS_BESIDE})",
     }
     selected = ", ".join(f'{sql} as "{name}"' for name, sql in columns.items())
     row: dict[str, Any] = small_tables.query(paths.change_events, f"select {selected} from t where landing = {number}")[

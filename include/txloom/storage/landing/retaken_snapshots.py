@@ -16,7 +16,6 @@ from txloom.events.envelope import (
     LAST_OF_SNAPSHOT,
     LAST_OF_TABLE,
     OF_INCREMENTAL,
-    OF_INCREMENTAL_AHEAD,
     OF_SNAPSHOT,
 )
 from txloom.storage.delta import small_tables
@@ -28,7 +27,7 @@ from txloom.transactions.snapshots import Shown, Snapshots
 _FLAGS = text_list((OF_SNAPSHOT, FIRST_OF_TABLE, LAST_OF_TABLE, LAST_OF_SNAPSHOT))
 OF_WHOLE_TABLES = f"kind = 'row' and detail in ({_FLAGS})"
 """The condition on events for rows of a snapshot of whole tables at one moment."""
-OF_ANY_INCREMENTAL = f"kind = 'row' and detail in ({text_list((OF_INCREMENTAL, OF_INCREMENTAL_AHEAD))})"
+OF_ROWS_BESIDE = f"kind = 'row' and detail = {text_literal(OF_INCREMENTAL)}"
 """The condition on events for rows that were read beside the stream."""
 
 
@@ -153,21 +152,8 @@ def _begins_stream(paths: TablePaths, csn: int) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class ReadBeside:
-    """Rows of a table that were read beside the stream.
-
-    csn: the lowest. ahead: the highest of those that may be of a later commit; None: there is none.
-    """
-
-    table: str
-    csn: int
-    ahead: int | None
-
-
-def read_beside(paths: TablePaths, number: int) -> list[ReadBeside]:
-    """Return the tables of which a landing has rows that were read beside the stream."""
-    ahead = f"max(csn) filter (where detail = {text_literal(OF_INCREMENTAL_AHEAD)}) as ahead"
-    where = f'landing = {number} and {OF_ANY_INCREMENTAL} and "table" is not null'
-    sql = f'select "table", min(csn) as csn, {ahead} from t where {where} group by "table" order by "table"'
-    return [ReadBeside(**row) for row in small_tables.query(paths.change_events, sql)]
+def read_beside(paths: TablePaths, number: int) -> dict[str, int]:
+    """Return, of each table of which a landing has rows that were read beside the stream, their lowest csn."""
+    where = f'landing = {number} and {OF_ROWS_BESIDE} and "table" is not null'
+    sql = f'select "table", min(csn) as csn from t where {where} group by "table" order by "table"'
+    return {row["table"]: row["csn"] for row in small_tables.query(paths.change_events, sql)}
