@@ -7,9 +7,12 @@ or gone become one transaction, whose csn is the date as a number; a partial ext
 order: one that is no newer than what was landed is skipped (skipped=1). The current tables must hold everything that
 was landed before: run buffer_transactions and merge_current between two dates, as the DAG does.
 
+A full extract has every watched table; a date that lacks one is refused, because a cut would show two dates. With
+--without TABLE the table keeps its rows of the date before, and a finding says so.
+
 Exit codes: 0 done, or skipped; 2 a row cannot be read, a key is null or stands twice, an extract without rows would
 empty its table: nothing was landed; 3 the current tables are behind, or an earlier date is in the dead letters; 12 the
-extracts are not there, or not whole yet; 1 unforeseen.
+extracts are not there, not whole yet, or lack a table; 1 unforeseen.
 """
 
 import sys
@@ -24,5 +27,12 @@ if __name__ == "__main__":
     flags.add_argument(
         "--leave-out-dead", action="store_true", help="partial extracts: go on without dates that are dead letters"
     )
-    choices = lambda given: {"day": given.date, "leave_out_dead": given.leave_out_dead}  # noqa: E731
+    flags.add_argument(
+        "--without", action="append", default=[], metavar="TABLE", help="go on without an extract of this table"
+    )
+    choices = lambda given: {  # noqa: E731
+        "day": given.date,
+        "leave_out_dead": given.leave_out_dead,
+        "without": given.without,
+    }
     sys.exit(run(Job("diff_snapshot", diff_snapshot, flags, session="lazy", choices=choices)))

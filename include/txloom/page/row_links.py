@@ -15,6 +15,7 @@ NO_ROWS: Mapping[str, str] = {
     f.UNREADABLE: "No row of it was read: the file is named above.",
     f.UNANSWERED: "It concerns whole tables: the request names them.",
     f.NOT_EXTRACTED: "It concerns the column in every row of the extract.",
+    f.TABLE_NOT_EXTRACTED: "It concerns the whole table, which is named above.",
     kinds.BROKEN: "It concerns the pipeline: no row is wrong.",
     kinds.QUIET: "It concerns the source: no row came.",
     kinds.GONE: "It concerns whole tables, which are named above.",

@@ -24,6 +24,8 @@ NULLS_OMITTED = "nulls are left out"
 LOST = "records were lost"
 UNREADABLE = "file cannot be read"
 NOT_EXTRACTED = "column is not in the extract"
+TABLE_NOT_EXTRACTED = "table is not in the extract"
+SEVERAL = "document has several children of one"
 UNKNOWN_VALUES = "came too late for its history"
 COUNTS_CHANGED = "counts changed after release"
 RUNS_OVERLAP = "two producer runs overlap"
@@ -69,6 +71,13 @@ HINTS = {
     "(jobs/accept_loss.py --file, docs/operations.md), and load a snapshot.",
     NOT_EXTRACTED: "No row of the table's extract has this column, so that it is null in every row that the extract "
     "holds: correct the export or the column's `source`, or take the column out of the declaration.",
+    TABLE_NOT_EXTRACTED: "A full extract was compared without this table (jobs/diff_snapshot.py --without), so that "
+    "cuts show it as of an earlier date than the other tables: export it again. The next date that has an extract of "
+    "it closes this.",
+    SEVERAL: "The child's relation is declared `one`, and documents have several of its rows, of which they show the "
+    "last by key: declare `relation: many`, or correct `parent_key` or the source's rows. It closes itself after a "
+    "merge of the child or the root that leaves no such document, where the child's table has at most 1 GB; else once "
+    "its relation is declared many.",
     UNKNOWN_VALUES: "A transaction below what was cleaned from history changed a key and left columns of its row "
     "unchanged, "
     "which history no longer contains: load a snapshot of the table (jobs/load_snapshot.py), and let "
@@ -115,7 +124,7 @@ NEEDS_SNAPSHOT = frozenset(
 OF_TRANSACTION = frozenset((TWO_RUNS, RUNS_OVERLAP, COUNTS_CHANGED))
 """Findings about one transaction: an open one says nothing about another transaction on the same table."""
 SEVERITIES = {ADDED: "info", XID_AGAIN: "info", RUNS_OVERLAP: "info"} | dict.fromkeys(
-    (*NEEDS_SNAPSHOT, UNREADABLE, UNANSWERED), "error"
+    (*NEEDS_SNAPSHOT, UNREADABLE, SEVERAL, UNANSWERED), "error"
 )
 """Severity by code; a code that is not listed is a warning."""
 

@@ -400,6 +400,28 @@ def test_a_date_that_another_run_overtook_says_so(club: Club, monkeypatch: pytes
     ]
 
 
+def test_a_full_date_that_lacks_a_table_is_refused_and_a_partial_one_is_not(spark: Any, tmp_path: Path) -> None:
+    for extracts in ("full", "partial"):
+        (tmp_path / extracts).mkdir()
+        made = Club(spark, tmp_path / extracts, SHOP, extracts)
+        made.put(1, "orders", [{"id": 1, "note": "a"}])
+        (made.day(1) / "_SUCCESS").touch()
+        if extracts == "partial":
+            assert made.diff(1)["inserts"] == 1
+            continue
+        refusal = refused(made, 1, SourceUnavailable)
+        assert refusal.startswith(f"{made.day(1)}: no extract of lines, although extracts are full: a cut would show")
+        assert f"Deliver the folder {made.day(1)}/lines" in refusal
+        assert "--without lines" in refusal
+        for named, message in (("orders", "is there"), ("linse", "expected a watched table: orders, lines")):
+            with pytest.raises(ConfigurationError, match=message):
+                made.diff(1, without=[named])
+        assert not made.query("change_events", "select 1 from t where landing > 0")
+        (made.day(1) / "lines").mkdir()
+        assert made.diff(1)["inserts"] == 1, "a table that has no rows yet needs no marker"
+        assert made.findings() == []
+
+
 def test_documents_columns_that_come_and_go_and_tables_without_an_extract(spark: Any, tmp_path: Path) -> None:
     made = Club(spark, tmp_path, SHOP)
     made.put(1, "orders", [{"id": 1, "note": "a"}, {"id": 2, "note": "b"}])
@@ -407,7 +429,9 @@ def test_documents_columns_that_come_and_go_and_tables_without_an_extract(spark:
     assert made.cycle(1) == {"inserts": 4}
     assert made.findings() == [(f.ADDED, "lines", "extra", 20261101)]
     made.put(2, "orders", [{"id": 1, "note": "a", "GIFT": "yes"}, {"id": 2, "note": "b", "GIFT": None}])
-    assert made.cycle(2) == {"updates": 1, "unchanged": 1}, "lines have no extract on that date"
+    assert made.cycle(2, without=["lines"]) == {"updates": 1, "unchanged": 1}
+    stale = (f.TABLE_NOT_EXTRACTED, "lines", None, 20261102)
+    assert stale in made.findings()
     documents = {row["id"]: row for row in made.rows("doc_current")}
     assert {key: row["gift"] for key, row in documents.items()} == {1: "yes", 2: None}
     assert {key: [line["thing"] for line in row["lines"]] for key, row in documents.items()} == {1: ["x"], 2: ["y"]}
@@ -418,8 +442,9 @@ def test_documents_columns_that_come_and_go_and_tables_without_an_extract(spark:
     assert {row["id"]: len(row["lines"]) for row in made.rows("doc_current")} == {1: 0, 2: 0, 3: 1}
     gone = (f.NOT_EXTRACTED, "orders", "note", 20261103)
     assert gone in made.findings()
+    assert stale not in made.findings()
     made.put(4, "orders", [{"id": 1, "note": "c", "GIFT": "yes"}])
-    assert made.cycle(4) == {"updates": 1, "deletes": 2}
+    assert made.cycle(4, without=["lines"]) == {"updates": 1, "deletes": 2}
     assert gone not in made.findings()
 
 

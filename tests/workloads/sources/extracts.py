@@ -22,7 +22,8 @@ MARKER = "_SUCCESS"
 class Extracts:
     """Writes extracts; transactions themselves send nothing.
 
-    A table without an extract of a date, and a row that a partial extract leaves out, is shown as it was before.
+    A full date has an extract of every table. A table without a partial extract of a date, and a row that it leaves
+    out, is shown as it was before.
     """
 
     rule, layout = "single", ", settle: 0s"
@@ -59,7 +60,7 @@ class Extracts:
 
     def _extracted(self, state: State) -> Sent:
         names = sorted(self._tables)
-        chosen = [name for name in names if self._chance.random() < 0.8] or names
+        chosen = [name for name in names if self._full or self._chance.random() < 0.8] or names
         sent = Sent("", int(self._day.strftime("%Y%m%d")), [], None, {}, [])
         changes = list[Change]()
         for name in chosen:

@@ -27,6 +27,8 @@ FindingCode = Literal[
     "nulls are left out",
     "records were lost",
     "column is not in the extract",
+    "table is not in the extract",
+    "document has several children of one",
     "came too late for its history",
     "file cannot be read",
     "counts changed after release",

@@ -1,6 +1,6 @@
-"""Columns of extracts: undeclared ones, and declared ones that no row of an extract has."""
+"""What extracts lack or have in addition: undeclared columns, declared ones that no row has, and whole tables."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
@@ -55,6 +55,30 @@ def note_columns(transaction: InternalTransaction, paths: TablePaths, results: R
     known = [row for row in findings.open_findings(paths) if row["code"] == f.NOT_EXTRACTED]
     back = [row for row in known if row["table"] in results and row["column"] in results[row["table"]].columns]
     findings.close(paths, back, run_id, f"{transaction.xid} has it")
+
+
+def note_tables(
+    transaction: InternalTransaction, paths: TablePaths, results: Results, without: Collection[str], run_id: str
+) -> None:
+    """Record tables that a date was compared without; close the findings of those that it has an extract of.
+
+    A repeated call changes nothing more.
+
+    Args:
+        transaction: the transaction that the extracts became.
+        paths: the tables of the pipeline.
+        results: by table, the result of the comparison.
+        without: the tables that have no extract of the date.
+        run_id: the run.
+    """
+    evidence = f"{transaction.xid} was compared without it: its rows are those of an earlier date"
+    observed = [
+        Finding(f.TABLE_NOT_EXTRACTED, table, None, transaction.csn, transaction.xid, evidence)
+        for table in sorted(without)
+    ]
+    findings.record(paths, observed, run_id)
+    known = [row for row in findings.open_findings(paths) if row["code"] == f.TABLE_NOT_EXTRACTED]
+    findings.close(paths, [row for row in known if row["table"] in results], run_id, f"{transaction.xid} has it")
 
 
 def _undeclared(transaction: InternalTransaction, results: Results) -> list[Undeclared]:

@@ -7,7 +7,7 @@ become events (I, U, D) with whole images. Rows that a partial extract leaves ou
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -23,7 +23,7 @@ from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import finish_last
 from txloom.steps.snapshots import extract_diff_tasks
-from txloom.steps.snapshots.column_drift import note_columns, take_up
+from txloom.steps.snapshots.column_drift import note_columns, note_tables, take_up
 from txloom.steps.snapshots.extract_diff import KINDS, Compared, Comparison, in_this_process
 from txloom.steps.step import Counts, Step
 from txloom.storage.delta import data_files, small_merge
@@ -51,7 +51,7 @@ NOTHING = "nothing was landed"
 Session = Callable[[], "SparkSession"]
 
 
-def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Counts:
+def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, without: Collection[str] = ()) -> Counts:
     """Land the differences between the extracts of a date and the current tables.
 
     Large tables are compared by tasks. A date that is not newer than the newest landed one is skipped, so that a
@@ -62,6 +62,7 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Cou
         day: the date.
         leave_out_dead: of partial extracts: go on though earlier dates are dead letters; these cannot be redriven any
             more.
+        without: tables that have no extract of the date, although extracts are full: they stay as they are.
 
     Returns:
         date, csn and landing; tables, and rows by kind (inserts, updates, deletes, missing, unchanged); or date, csn
@@ -69,7 +70,7 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Cou
 
     Raises:
         BeyondValidThrough: while current tables lack something that was landed.
-        SourceUnavailable: if extracts do not exist, are not whole, or change while they are read.
+        SourceUnavailable: if extracts do not exist, are not whole, lack a table, or change while they are read.
         ConfigurationError: for rows that cannot be read or compared. Nothing is landed then.
     """
     pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
@@ -81,6 +82,7 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Cou
     if newest is not None and newest.csn >= dated_transactions.csn(day):
         return _skipped(pipeline, paths, newest, day, run_id)
     extracts_of_day = extracts.day_of(pipeline, day)
+    _refuse_lacking(pipeline, extracts_of_day, without)
     dated_transactions.refuse_stale(pipeline, paths, extracts_of_day.tables)
     _pass_by_dead(pipeline, paths, day, leave_out=leave_out_dead)
     begins = f"{day.isoformat()} 00:00:00"
@@ -94,10 +96,34 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Cou
         raise SourceUnavailable(f"{extracts_of_day.folder}: it changed while it was read; {NOTHING}")
     _land(replace(step, pipeline=transaction.pipeline), transaction, summary, results, written)
     note_columns(transaction, paths, results, run_id)
+    note_tables(transaction, paths, results, without, run_id)
     landed = dated_transactions.newest(paths)
     if landed is None or (landed.xid, landed.landing) != (transaction.xid, at.number):
         raise WriteConflict(f"another run landed something else as landing {at.number}; {NOTHING}: run it again")
     return {"date": day.isoformat(), "csn": landed.csn, **_enter(paths, landed, run_id), "landing": at.number}
+
+
+def _refuse_lacking(pipeline: Pipeline, day: Day, without: Collection[str]) -> None:
+    """Raise SourceUnavailable for a full extract that lacks tables: a cut would show them as of an earlier date.
+
+    Raises ConfigurationError where `without` names a table that is not watched, or that has an extract.
+    """
+    assert pipeline.source.snapshots is not None
+    watched = [table.name for table in pipeline.tables]
+    for name in without:
+        if name not in watched:
+            raise ConfigurationError(f"--without {name}: expected a watched table: {', '.join(watched)}")
+        if name in day.tables:
+            raise ConfigurationError(f"--without {name}: {day.folder}/{name} is there; run it without this flag")
+    lacking = [name for name in watched if name not in day.tables and name not in without]
+    if lacking and pipeline.source.snapshots.extracts == "full":
+        flags = " ".join(f"--without {name}" for name in lacking)
+        raise SourceUnavailable(
+            f"{day.folder}: no extract of {', '.join(lacking)}, although extracts are full: a cut would show another "
+            f"date of it than of the other tables; {NOTHING}. Deliver the folder {day.folder}/{lacking[0]}; if the "
+            f"table is empty at the source, with a file {MARKER} alone. Or keep its rows of the date before, which a "
+            f"finding says: run jobs/diff_snapshot.py for this date with {flags}, then clear the task"
+        )
 
 
 def _pass_by_dead(pipeline: Pipeline, paths: TablePaths, day: date, *, leave_out: bool) -> None:

@@ -2,7 +2,7 @@
 
 `<source.files.path>/<YYYY-MM-DD>/<table>/*.parquet|.csv|.jsonl`, as `txloom.storage.snapshots.snapshot_files` reads
 them. A date is complete when its folder, or that of every watched table, holds `_SUCCESS`, or when nothing in it has
-changed for `settle` and nothing in it has a temporary name. A table without a folder has no extract on that date.
+changed for `settle` and nothing in it has a temporary name. A table without a folder has no extract of that date.
 """
 
 import time
