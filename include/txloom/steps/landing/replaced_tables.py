@@ -1,4 +1,4 @@
-"""Empty the tables that the rows of a connector's snapshot replace, in front of these rows (ADR 24 and 54)."""
+"""Empty the tables that the rows of a connector's snapshot replace, in front of these rows (ADR 24 and 52)."""
 
 from collections.abc import Sequence
 from datetime import UTC

@@ -2,7 +2,7 @@
 
 A connector whose place in the log is lost reads all its tables again, and streams on from there. What was deleted
 meanwhile is in no message. Where such a snapshot is whole, its rows replace the tables; where it is not known to be
-whole, rows that it did not have may be ones that the source no longer has (docs/adr/0054).
+whole, rows that it did not have may be ones that the source no longer has (docs/adr/0052).
 """
 
 from collections.abc import Callable, Mapping, Set

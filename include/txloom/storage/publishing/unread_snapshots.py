@@ -1,4 +1,4 @@
-"""Rows of a connector's snapshot that cannot be read: nothing of the snapshot is shown while there are any (ADR 54).
+"""Rows of a connector's snapshot that cannot be read: nothing of the snapshot is shown while there are any (ADR 52).
 
 Each row of a snapshot is a transaction by itself. Without this a table lacked the rows that are dead letters, and what
 belongs to them stood beside it. It holds until a redrive releases them, or somebody dismisses them.
