@@ -35,7 +35,7 @@ down: ## stop what `make up` and `make up-real` started
 
 test: check pytest ## what a person runs before a commit: lint, types, imports, declarations, tests that are not long
 
-test-all: export TXLOOM_EXAMPLES ?= 150
+test-all: export TXLOOM_EXAMPLES ?= 100
 test-all: export TXLOOM_WORKLOADS ?= 2
 test-all: export TXLOOM_FUZZ ?= 50
 test-all: CHOSEN = -m "not machines"
