@@ -45,7 +45,7 @@ class Computed:
 
 def are_compared(pipeline: Pipeline, paths: TablePaths, stamp: str) -> bool:
     """Return whether all current tables were compared with a declaration; stamp: that of the declaration."""
-    return all(marks.read_mark(paths.table(name)).stamp == stamp for name in _current_tables(pipeline))
+    return all(marked.stamp == stamp for marked in marks.readable(paths, _current_tables(pipeline)).values())
 
 
 def computed_as_before(pipeline: Pipeline, paths: TablePaths, stamp: str) -> Computed:
@@ -53,8 +53,9 @@ def computed_as_before(pipeline: Pipeline, paths: TablePaths, stamp: str) -> Com
 
     Only documents that are behind the rows that they are composed of are computed anew.
     """
-    known = {name: marks.read_mark(paths.table(name)).mark for name in _current_tables(pipeline)}
-    return Computed(stamp, known, set(_documents_behind(pipeline, paths)))
+    known = marks.readable(paths, _current_tables(pipeline))
+    behind = set(_documents_behind(pipeline, paths, known))
+    return Computed(stamp, {name: marked.mark for name, marked in known.items()}, behind)
 
 
 def compare(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State], stamp: str) -> Computed:
@@ -69,8 +70,11 @@ def compare(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State],
     bases = {pair: state.basis for pair, state in states.items()}
     earlier = {pair: _basis_before_records(state) for pair, state in states.items()}
     expected, anew, unstamped = dict[str, str | None](), set[str](), set[str]()
+    known = marks.readable(paths, _current_tables(pipeline))
     for row_table in row_tables(pipeline):
-        name, marked = row_table.current, marks.read_mark(paths.table(row_table.current))
+        name = row_table.current
+        if (marked := known.get(name)) is None:
+            continue
         expected[name] = marks.row_mark(row_table, bases)
         is_other = _is_other(marked, expected[name], marks.row_mark(row_table, earlier))
         if is_other or (marked.is_new and not _has_schema(paths.table(name), row_table.schema)):
@@ -79,7 +83,9 @@ def compare(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State],
             unstamped.add(name)
     for aggregate in pipeline.targets.aggregates:
         name, path = aggregate.current, paths.table(aggregate.current)
-        marked, schema = marks.read_mark(path), schemas.document_schema(pipeline, aggregate)
+        if (marked := known.get(name)) is None:
+            continue
+        schema = schemas.document_schema(pipeline, aggregate)
         expected[name] = marks.document_mark(pipeline, aggregate, bases)
         is_other = _is_other(marked, expected[name], marks.document_mark(pipeline, aggregate, earlier))
         is_earlier = marked.mark is None and not marked.is_new and not _has_columns(path, schema.names)
@@ -87,7 +93,7 @@ def compare(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State],
             anew.add(name)
         if (marked.mark, marked.stamp) != (expected[name], stamp):
             unstamped.add(name)
-    return Computed(stamp, expected, anew | set(_documents_behind(pipeline, paths)), unstamped)
+    return Computed(stamp, expected, anew | set(_documents_behind(pipeline, paths, known)), unstamped)
 
 
 def stamp_tables(paths: TablePaths, computed: Computed) -> None:
@@ -133,10 +139,16 @@ def _has_columns(path: str, columns: Collection[str]) -> bool:
     return set(columns) <= {*arrow_tables.plain_schema(small_tables.schema_of(path)).names}
 
 
-def _documents_behind(pipeline: Pipeline, paths: TablePaths) -> Iterator[str]:
-    """Yield the document tables that lack changes of their rows: they were lost, restored, or declared later."""
+def _documents_behind(pipeline: Pipeline, paths: TablePaths, readable: Collection[str]) -> Iterator[str]:
+    """Yield the document tables that lack changes of their rows: they were lost, restored, or declared later.
+
+    readable: the current tables whose logs can be read.
+    """
     current = {row_table.table.name: row_table.current for row_table in row_tables(pipeline)}
     for aggregate in pipeline.targets.aggregates:
-        members = [watermark_of(paths.table(current[name])) for name, _ in schemas.members_of(aggregate)]
+        tables = [current[name] for name, _ in schemas.members_of(aggregate)]
+        if not {aggregate.current, *tables} <= set(readable):
+            continue
+        members = [watermark_of(paths.table(name)) for name in tables]
         if watermark_of(paths.table(aggregate.current)) < max(members):
             yield aggregate.current

@@ -4,14 +4,18 @@ A mark names the history of each member and its basis (`records.Record`), and ho
 mark is another one than its declaration asks for is computed again from history, in one commit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
+from deltalake.exceptions import DeltaError
 
 from txloom.config.contents import digest_of
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.storage.declarations.records import Pair
 from txloom.storage.delta.table_metadata import newest_metadata
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
 MARK, STAMP = "mark", "declared"
@@ -32,6 +36,15 @@ def read_mark(path: str) -> Marked:
     """Return the mark of a current table; of one that does not exist, that of an empty new one."""
     about = newest_metadata(path)
     return Marked(about.get(MARK), about.get(STAMP, ""), not about.get("release") and not about.get("valid_through"))
+
+
+def readable(paths: TablePaths, tables: Iterable[str]) -> dict[str, Marked]:
+    """Return by name the marks of current tables; one whose log cannot be read is left out, and its merge fails."""
+    read: dict[str, Marked] = {}
+    for name in tables:
+        with suppress(DeltaError):
+            read[name] = read_mark(paths.table(name))
+    return read
 
 
 def row_mark(row_table: RowTable, bases: Mapping[Pair, int]) -> str:
