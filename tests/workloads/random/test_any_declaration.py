@@ -21,7 +21,8 @@ from txloom.storage.dead_letters import open_letters
 from txloom.storage.declarations.incomplete import incomplete_current
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.transactions import memory
-from workloads.dimensions import DEBEZIUM, GOLDENGATE, WAL2JSON
+from workloads.dimensions import ALONE, DEBEZIUM, GOLDENGATE, WAL2JSON
+from workloads.drawn_lakes import cases
 from workloads.edits import Editor
 from workloads.inbox import Producer
 from workloads.operations import OPERATE
@@ -31,18 +32,11 @@ from workloads.sources.shapes import SourceText
 
 LAKES = int(os.environ.get("TXLOOM_EDITED", "9"))
 SEED = int(os.environ.get("TXLOOM_SEED", "51000000"))
-SOURCES = (GOLDENGATE, *DEBEZIUM, *WAL2JSON, "change_events", "change_sets")
+SOURCES = (GOLDENGATE, *DEBEZIUM, *WAL2JSON, *ALONE)
 OPERATIONS = ("die", "optimize", "rebuild", "redrive", "remember")
 
 
-def cases() -> list[Any]:
-    return [
-        pytest.param(SOURCES[n % len(SOURCES)], SEED + n, id=f"{SOURCES[n % len(SOURCES)]}-{SEED + n}")
-        for n in range(LAKES)
-    ]
-
-
-@pytest.mark.parametrize(("source", "seed"), cases())
+@pytest.mark.parametrize(("source", "seed"), cases(SOURCES, LAKES, SEED))
 def test_every_cut_is_a_state_by_the_declaration_of_its_time(
     tmp_path: Path, monkeypatch: Any, source: str, seed: int
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from txloom.transactions import memory
 from workloads.dimensions import SOURCES
+from workloads.drawn_lakes import cases
 from workloads.judging import run_through
 from workloads.play import declared, play
 from workloads.small_lake import SmallLake
@@ -20,14 +21,7 @@ LAKES = int(os.environ.get("TXLOOM_LAKES", "9"))
 SEED = int(os.environ.get("TXLOOM_SEED", "41000004"))
 
 
-def cases() -> list[Any]:
-    return [
-        pytest.param(SOURCES[n % len(SOURCES)], SEED + n, id=f"{SOURCES[n % len(SOURCES)]}-{SEED + n}")
-        for n in range(LAKES)
-    ]
-
-
-@pytest.mark.parametrize(("source", "seed"), cases())
+@pytest.mark.parametrize(("source", "seed"), cases(SOURCES, LAKES, SEED))
 def test_every_cut_of_any_source_is_a_state_that_it_had(
     tmp_path: Path, monkeypatch: Any, source: str, seed: int
 ) -> None:

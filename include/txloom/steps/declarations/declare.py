@@ -54,7 +54,7 @@ def declare_redecoded(declared: Declared, pipeline: Pipeline, paths: TablePaths,
     states = r.states(r.read(paths))
     new = [
         Record(*pair, r.DECLARED, content_of(pipeline, pair), _last_release(paths, pair[0], seen))
-        for pair in sorted(_declared_pairs(pipeline))
+        for pair in sorted(r.declared_pairs(pipeline))
         if since.get(pair[1], 0) > after and pair in states and not states[pair].is_open
     ]
     r.append(paths, new, run_id)
@@ -73,7 +73,7 @@ def declare_rows_of_before(pipeline: Pipeline, paths: TablePaths, run_id: str, t
         tables: the tables of the rows.
     """
     states = r.states(r.read(paths))
-    pairs = [pair for pair in sorted(_declared_pairs(pipeline)) if pair[1] in tables and pair in states]
+    pairs = [pair for pair in sorted(r.declared_pairs(pipeline)) if pair[1] in tables and pair in states]
     new = [
         replace(states[pair].newest, status=r.DECLARED, reason=r.ROWS_OF_BEFORE, missing=None)
         for pair in pairs
@@ -93,7 +93,7 @@ def new_records(
         known: the records so far, in order.
         seen: the state of the buffer; None before its first batch.
     """
-    declared, states, new = _declared_pairs(pipeline), r.states(known), list[Record]()
+    declared, states, new = r.declared_pairs(pipeline), r.states(known), list[Record]()
     for pair in sorted(declared):
         new += _of_pair(pipeline, paths, pair, states.get(pair), seen, is_known=bool(states))
     for pair, state in sorted(states.items()):
@@ -101,10 +101,6 @@ def new_records(
             release = _last_release(paths, pair[0], seen)
             new.append(replace(state.newest, status=r.LEFT_OUT, release=release, missing=None))
     return new
-
-
-def _declared_pairs(pipeline: Pipeline) -> set[Pair]:
-    return {(history, member) for history, members in r.histories_of(pipeline).items() for member in members}
 
 
 def content_of(pipeline: Pipeline, pair: Pair) -> Content:

@@ -15,12 +15,12 @@ from txloom.steps.backfill.table_comparison import Comparison
 from txloom.steps.declarations.declare import by_source
 from txloom.steps.settling.need import Need, first_seen
 from txloom.steps.step import Step
+from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.paths import TablePaths
-from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.targets import history_reader, schemas, shadow_tables
 from txloom.storage.targets.row_tables import RowTable
 
@@ -93,15 +93,9 @@ def _row_table(table: Table, state: State) -> RowTable:
 def _write(step: Step, pipeline: Pipeline, need: Need, parts: Iterator[pa.Table]) -> None:
     """Bring rows into a mirror's history, in one commit: all where it is empty, else those that it lacks."""
     paths, (history, member) = step.paths, need.pair
-    path, schema = paths.table(history), schemas.changes_schema(pipeline.table(member))
-    (held,) = small_tables.query(path, "select count(*) as n from t")
-    if not held["n"]:
-        rewrite = Rewrite.of(path, names.POSITION)
-        for rows in parts:
-            rewrite.add(rows)
-        if rewrite.added:
-            rewrite.commit(None)
+    if history_rewriting.fill_empty(paths.table(history), names.POSITION, parts):
         return
+    schema = schemas.changes_schema(pipeline.table(member))
     scope = Scope(pipeline, paths, step.run_id, 0, HIGHEST, need.until)
     target = Target(history, names.POSITION, schema, is_history=True, members=(member,))
     scope.note("rebuilding", detail="the declaration changed")

@@ -19,7 +19,6 @@ from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations.records import Pair, Record
 from txloom.storage.declarations.redeclared import redeclared_of
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.targets import shadow_tables
 
 LOG = logging.getLogger(__name__)
@@ -128,13 +127,8 @@ def _write(step: Step, scope: Scope, target: Target, needs: Sequence[Need], *, w
             schema = arrow_tables.plain_schema(small_tables.schema_of(path))
             history_rewriting.replace(path, schema, arrow_tables.parts_of(shadow, target.schema))
         return
-    (held,) = small_tables.query(path, "select count(*) as n from t")
-    if not held["n"]:
-        rewrite = Rewrite.of(path, [name for name in target.key if name in target.schema.names])
-        for rows in arrow_tables.parts_of(shadow, target.schema):
-            rewrite.add(rows)
-        if rewrite.added:
-            rewrite.commit(None)
+    key = [name for name in target.key if name in target.schema.names]
+    if history_rewriting.fill_empty(path, key, arrow_tables.parts_of(shadow, target.schema)):
         return
     Comparison(scope, target).write(step.session)
     refuse_repeated(scope, target)

@@ -7,7 +7,7 @@ rows that are there are not written again, and the record comes last.
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from txloom.config import names
@@ -34,14 +34,6 @@ from txloom.storage.targets.row_tables import row_tables
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Settled:
-    """What became of a history's member: missing transactions, and whether rows of it changed."""
-
-    missing: remake.Missing
-    reason: str
-
-
 def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, State]:
     """Make what is open of histories, and return the state of every history's member.
 
@@ -52,7 +44,7 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
     """
     paths, known = step.paths, r.read(step.paths)
     states = r.states(known)
-    declared = {(history, member) for history, members in r.histories_of(pipeline).items() for member in members}
+    declared = r.declared_pairs(pipeline)
     open_pairs = r.unsettled(states, declared)
     adopted = _adopted(paths) if open_pairs else {}
     _, since = landing_plan.decoded_since(paths) if open_pairs else (0, {})

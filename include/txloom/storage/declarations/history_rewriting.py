@@ -9,11 +9,12 @@ import pyarrow.compute as pc
 from deltalake import write_deltalake
 
 from txloom.arrow_types import AnyArray
-from txloom.storage.delta import arrow_tables
+from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.table_metadata import newest_metadata
+from txloom.storage.rewriting.rewrite import Rewrite
 
 NAMED_COLUMNS = ("unchanged", "before_known", "absent")
 """Columns of a history that list names of columns, without txloom's prefix."""
@@ -60,6 +61,22 @@ def replace(path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
         mode="overwrite",
         commit_properties=commit_properties(metadata=newest_metadata(path) or None),
     )
+
+
+def fill_empty(path: str, key: Sequence[str], parts: Iterable[pa.Table]) -> bool:
+    """Write rows into a history that has none, in one commit, and return whether it had none; no rows: no commit.
+
+    key: the columns by which its files are ordered.
+    """
+    (held,) = small_tables.query(path, "select count(*) as n from t")
+    if held["n"]:
+        return False
+    rewrite = Rewrite.of(path, key)
+    for rows in parts:
+        rewrite.add(rows)
+    if rewrite.added:
+        rewrite.commit(None)
+    return True
 
 
 def _rows(path: str, where: str = "true") -> Iterator[pa.Table]:

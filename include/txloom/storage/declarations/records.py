@@ -83,7 +83,7 @@ class State:
     @property
     def is_open(self) -> bool:
         """Return whether a merge still has to settle it."""
-        return self.newest.status in (DECLARED, WAITING)
+        return self.newest.status in OPEN_STATUSES
 
     @property
     def is_complete(self) -> bool:
@@ -155,12 +155,11 @@ def newest_number(records: Sequence[Record]) -> int:
     return records[-1].number if records else 0
 
 
-def histories_of(pipeline: Pipeline) -> dict[str, list[str]]:
-    """Return the members of each history that a pipeline declares."""
-    members = {mirror.history: [mirror.table] for mirror in pipeline.targets.mirrors}
-    return members | {
-        each.history: [name for name, _ in schemas.members_of(each)] for each in pipeline.targets.aggregates
-    }
+def declared_pairs(pipeline: Pipeline) -> set[Pair]:
+    """Return each history that a pipeline declares with each of its members."""
+    aggregates = pipeline.targets.aggregates
+    of_documents = {(each.history, name) for each in aggregates for name, _ in schemas.members_of(each)}
+    return of_documents | {(mirror.history, mirror.table) for mirror in pipeline.targets.mirrors}
 
 
 def unsettled(states_of: dict[Pair, State], pairs: Collection[Pair]) -> list[Pair]:

@@ -20,6 +20,7 @@ from txloom.transactions import reused_ids
 ROWS_AT_ONCE = 50_000
 """About how many messages are decoded at once."""
 IN_ORDER = 'order by landing, "row"'
+MESSAGE_COLUMNS = [name.strip('" ') for name in MESSAGE.split(",")]
 UNWATCHED = "kind = 'row' and \"table\" is null and value is not null"
 """Rows of tables that were not watched when they were landed, and whose messages are kept."""
 
@@ -51,7 +52,7 @@ class Undecided:
             return pa.table({})
         events = events.sort_by([("landing", "ascending"), ("row", "ascending")])
         events = events.filter(pa.array(self._are_undecided(events)))
-        return events.select([name.strip('" ') for name in MESSAGE.split(",")])
+        return events.select(MESSAGE_COLUMNS)
 
     def _are_undecided(self, events: pa.Table) -> list[bool]:
         """Return which events are not of a transaction that was finished before."""
@@ -82,14 +83,13 @@ class Undecided:
         if not sources:
             return
         of_sources = f"{UNWATCHED} and source_table in ({text_list(sources)})"
-        if exists(self.paths.table(names.TRANSACTIONS)):
-            of_sources += " and transaction_id not in (select transaction_id from d where transaction_id is not null)"
         tables = {"t": opened(self.paths.change_events)}
         if exists(self.paths.table(names.TRANSACTIONS)):
+            of_sources += " and transaction_id not in (select transaction_id from d where transaction_id is not null)"
             tables["d"] = opened(self.paths.table(names.TRANSACTIONS))
         left_out = pa.array(but, pa.string())
         sql = f'select {MESSAGE}, transaction_id, landing, "row" from t where {of_sources} {IN_ORDER}'
         for rows in arrow_tables.gathered(arrow_tables.batches(tables, sql), ROWS_AT_ONCE):
             new = rows.filter(pc.invert(pc.is_in(rows.column("transaction_id"), left_out)))
             if new.num_rows:
-                yield new.select([name.strip('" ') for name in MESSAGE.split(",")])
+                yield new.select(MESSAGE_COLUMNS)
