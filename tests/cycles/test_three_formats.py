@@ -40,7 +40,8 @@ def goldengate(lake: Lake) -> Iterator[dict[str, list[str]]]:
     topics = {message["topic"] for message in delivered}
     for number in range(RUNS):
         share = delivered[number * len(delivered) // RUNS : (number + 1) * len(delivered) // RUNS]
-        yield {topic: [each["value"] for each in share if each["topic"] == topic] for topic in topics}
+        by_topic = {topic: [each["value"] for each in share if each["topic"] == topic] for topic in topics}
+        yield {topic: messages for topic, messages in by_topic.items() if messages}  # an empty file is still written
 
 
 def wal2json(lake: Lake) -> Iterator[dict[str, list[str]]]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.settling.computed import Computed, are_compared, compare, computed_as_before
-from txloom.steps.settling.settle import settle
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.declarations.incomplete import incomplete_tables
@@ -42,6 +41,8 @@ def follow_declaration(step: Step, pipeline: Pipeline) -> Followed:
     with reading():
         if are_compared(pipeline, paths, stamp):
             return Followed(computed_as_before(pipeline, paths, stamp))
+    from txloom.steps.settling.settle import settle  # a cycle that has nothing to settle loads neither pandas nor Spark
+
     states = settle(step, pipeline, seen)
     incomplete = incomplete_tables(pipeline, states)
     return Followed(compare(pipeline, paths, states, "" if incomplete else stamp), incomplete)
