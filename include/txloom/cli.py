@@ -48,14 +48,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command == "schema":
         print(schema_text(), end="")
         return 0
-    return check([Path(file) for file in given.files])
+    return check([Path(file) for file in given.files], given.warehouse)
 
 
-def check(paths: Sequence[Path]) -> int:
-    """Print the verdict on files and on all declarations of folders; without any, on the project's own."""
+def check(paths: Sequence[Path], warehouse: str | None = None) -> int:
+    """Print the verdict on files and on all declarations of folders; without any, on the project's own.
+
+    With a warehouse, also what the next cycle does to its tables because a declaration changed.
+    """
     rows = [_planned(*verdict) for path in paths or [_near(pipelines_dir())] for verdict in _verdicts(path)]
+    edits = dict[Path, list[str]]()
+    for number, (path, verdict) in enumerate(rows):
+        if warehouse is not None and isinstance(verdict, Pipeline):
+            rows[number], edits[path] = _edited(path, verdict, warehouse)
     for path, verdict in rows:
         print(_result_lines(path, verdict))
+        for line in edits.get(path, ()):
+            print(f"  {line}")
     return ConfigurationError.exit_code if any(isinstance(verdict, ConfigurationError) for _, verdict in rows) else 0
 
 
@@ -92,6 +101,16 @@ def _planned(path: Path, verdict: Pipeline | ConfigurationError) -> Verdict:
     return path, ConfigurationError("\n".join(problems)) if problems else verdict
 
 
+def _edited(path: Path, pipeline: Pipeline, warehouse: str) -> tuple[Verdict, list[str]]:
+    """Return the verdict after comparing with the tables of a warehouse, and what the next cycle does to them."""
+    from txloom.terminal import plan
+
+    try:
+        return (path, pipeline), plan.edits(pipeline, warehouse, str(path))
+    except ConfigurationError as error:
+        return (path, error), []
+
+
 def _result_lines(path: Path, verdict: Pipeline | ConfigurationError) -> str:
     if isinstance(verdict, ConfigurationError):
         return f"{verdict}\n{path}: refused, {counted(len(str(verdict).splitlines()), 'problem')}"
@@ -116,6 +135,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     checks = commands.add_parser("check", help="name every mistake in declarations", description=check.__doc__)
     checks.add_argument("files", nargs="*", metavar="FILE", help="file or folder; default: include/pipelines")
+    warehouse = "also say what the next cycle does to the tables there, because a declaration changed"
+    checks.add_argument("--warehouse", metavar="URI", help=warehouse)
     commands.add_parser("schema", help="print the JSON schema of declarations")
     summary = "write order-entry transactions in any format"
     generation.add_flags(commands.add_parser("generate", help=summary, description=generation.__doc__))

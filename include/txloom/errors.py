@@ -11,7 +11,6 @@ TxloomError                 1   something unforeseen
 |-- SourceLost             13   records were lost before they were landed: never retry, load a snapshot or accept it
 |-- TablesFailed           14   some tables could not be merged, the others were: retry soon
 |-- MessageUnsent          15   an incident could not be reported over every channel: retry soon
-|-- HistoryLost            16   a history is gone though current tables were made from it: never retry, backfill it
 |-- ExpectationFailed      20   data is safe, but an expectation with severity `block` failed
 |-- ComparisonOutdated     21   live tables changed since a backfill compared them: begin it anew
 |-- LedgerUnbalanced       30   events landed and events accounted for differ: never retry, look
@@ -87,12 +86,6 @@ class MessageUnsent(TxloomError):
     """A channel did not take a message about an incident."""
 
     exit_code = 15
-
-
-class HistoryLost(TxloomError):
-    """A history table is gone although current tables were made from it."""
-
-    exit_code = 16
 
 
 BETWEEN_EXPECTATIONS = " | "

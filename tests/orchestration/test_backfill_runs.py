@@ -1,6 +1,7 @@
 """Backfills in a real Airflow: the backfill DAG refused once and approved once, and the UI's own over a live run."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -124,8 +125,9 @@ def test_a_backfill_of_three_intervals_over_a_live_run_overlaps_never_and_is_exa
     assert airflow.wait("plant_cdc", by_hand, ENDS) == "success"
     runs = [run["dag_run_id"] for run in airflow.runs("plant_cdc")]
     assert {run: airflow.wait("plant_cdc", run, ENDS) for run in runs} == dict.fromkeys(runs, "success")
-    kinds = sorted(run["run_type"] for run in airflow.runs("plant_cdc"))
-    assert kinds == ["backfill"] * 3 + ["manual", "scheduled"]
+    kinds = Counter(run["run_type"] for run in airflow.runs("plant_cdc"))
+    scheduled = kinds.pop("scheduled")  # a second one where the test lasts beyond the hour of the schedule
+    assert kinds == {"backfill": 3, "manual": 1} and scheduled in (1, 2)
     taken = occupied(airflow, [("plant_cdc", run) for run in runs])
     assert all(before[1] <= after[0] for before, after in pairwise(taken)), taken
     assert readings(airflow) == [(1, 11), (4, 40)]

@@ -202,7 +202,6 @@ SAME_NAME = {
     "incidents": "what they are, and the table",
     "messages": "of each format, and those to people",
     "partitions": "of a declaration, and how rows are placed in them",
-    "plan": "the view, and how the terminal shows it",
     "problems": "mistakes of a declaration, and the view of what is wrong with a pipeline",
     "producer_checks": "of the landing, and of the buffer",
     "producer_runs": "the rule, and the step that reports it",

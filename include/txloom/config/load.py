@@ -80,6 +80,24 @@ def where(path: str | Path, name: str, key: str) -> tuple[int, str]:
     return 1, "expectations"
 
 
+def line_of_target(path: str | Path, kind: str, name: str, key: str) -> tuple[int, str]:
+    """Return line and path of a key of a target in a file, or of the target where it has no such key.
+
+    Args:
+        path: the declaration.
+        kind: `mirrors` or `aggregates`.
+        name: the table of the mirror, or the name of the aggregate.
+        key: of the target.
+    """
+    root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
+    targets = root.get("targets") if root is not None else None
+    for target in targets.members(kind) if targets is not None else ():
+        if name in (target.value, target.text("table"), target.text("name")):
+            item = target.get(key) or target
+            return item.line, item.path
+    return (1, f"targets.{kind}") if targets is None else (targets.line, f"targets.{kind}")
+
+
 def find(
     name_or_file: str | Path,
     pipelines: Path | None = None,

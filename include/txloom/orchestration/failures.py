@@ -9,7 +9,6 @@ NEVER_RETRY = frozenset(
     for kind in (
         errors.ConfigurationError,
         errors.SourceLost,
-        errors.HistoryLost,
         errors.ExpectationFailed,
         errors.ComparisonOutdated,
         errors.LedgerUnbalanced,

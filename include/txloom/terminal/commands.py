@@ -22,7 +22,7 @@ from txloom.storage.views.pipeline.overview import health, overview
 from txloom.storage.views.pipeline.waiting import waiting
 from txloom.storage.views.stories.row import Story, key_story
 from txloom.storage.views.stories.transaction import TransactionName, TransactionStory, transaction
-from txloom.terminal import explain, plan, status
+from txloom.terminal import explain, status
 
 NOTHING = 5
 """Exit code: the requested transaction or row is unknown."""
@@ -121,8 +121,10 @@ def _audit(given: argparse.Namespace) -> Answer:
 
 
 def _plan(given: argparse.Namespace) -> Answer:
+    from txloom.terminal import plan
+
     warehouse = given.warehouse or os.environ.get("TXLOOM_WAREHOUSE")
-    values, drawn = plan.answer(find(given.pipeline, connected=False), warehouse)
+    values, drawn = plan.answer(find(given.pipeline, connected=False), warehouse, given.pipeline)
     return values, Group(*drawn), 0
 
 

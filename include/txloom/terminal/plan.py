@@ -1,29 +1,50 @@
 """`txloom plan`: what a declaration will make, before anything is written."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from txloom.config import names
+from txloom.config.models.durations import show_duration
 from txloom.config.models.pipeline import Pipeline
-from txloom.storage.views.plan import planned_tables
+from txloom.steps.settling.planned_tables import AS_IT_IS, NEW, planned_tables
 from txloom.terminal.status import grid
 from txloom.terminal.texts import shown
 
 
-def answer(pipeline: Pipeline, warehouse: str | None) -> tuple[dict[str, Any], list[RenderableType]]:
-    """Return what a declaration will make, and what a terminal shows of it."""
-    tables = planned_tables(pipeline, warehouse)
+def answer(
+    pipeline: Pipeline, warehouse: str | None, name_or_file: str = ""
+) -> tuple[dict[str, Any], list[RenderableType]]:
+    """Return what a declaration will make, and what a terminal shows of it.
+
+    Raises:
+        ConfigurationError: the next cycle refuses the declaration.
+    """
+    tables = planned_tables(pipeline, warehouse, name_or_file)
     values = {
         "pipeline": pipeline.name,
         "reads": _reads(pipeline),
         "dags": dict(_dags(pipeline)),
         "tables": [vars(table) for table in tables],
+        "estimated_seconds": sum(table.seconds for table in tables),
         "expectations": {each.id: each.severity for each in pipeline.expectations},
     }
     return values, list(_drawn(pipeline, values))
+
+
+def edits(pipeline: Pipeline, warehouse: str, name_or_file: str) -> list[str]:
+    """Return in words what the next cycle does to the tables of a warehouse because the declaration changed.
+
+    Raises:
+        ConfigurationError: the next cycle refuses the declaration.
+    """
+    tables = planned_tables(pipeline, warehouse, name_or_file)
+    if all(table.state == NEW for table in tables):
+        return []
+    return [f"{table.name}: {table.state}" for table in tables if table.state != AS_IT_IS]
 
 
 def _reads(pipeline: Pipeline) -> list[str]:
@@ -64,6 +85,9 @@ def _drawn(pipeline: Pipeline, values: dict[str, Any]) -> Iterator[RenderableTyp
         for each in values["tables"]
     ]
     yield grid("tables", columns, rows)
+    if values["estimated_seconds"]:
+        longer = show_duration(timedelta(seconds=values["estimated_seconds"]))
+        yield Text(f"The next cycle takes about {longer} longer, on one core.", "dim")
     meaning = {"block": "nothing is published until it passes", "warn": "reported", "info": "reported"}
     checks = [[id_, severity, meaning[severity]] for id_, severity in values["expectations"].items()]
     yield grid("expectations", ("id", "severity", "when it fails"), checks)

@@ -45,17 +45,23 @@ class EditedShop:
         mirrors: Sequence[str] = (),
         aggregates: Sequence[str] = (),
         sources: Mapping[str, str] | None = None,
-        incomplete: str = "publish_without",
+        keys: Mapping[str, str] | None = None,
+        **options: str,
     ) -> None:
-        """Write the declaration: columns by table, `name: type` or `name: {type, source}`; targets as YAML."""
+        """Write the declaration: columns by table, `name: type` or `name: {type, source}`; targets as YAML.
+
+        options: `incomplete` of the targets, and keys of the pipeline with their values as YAML.
+        """
         (self.folder / "inbox").mkdir(exist_ok=True)
         text = HEAD.format(inbox=self.folder / "inbox", patience=self.patience)
         for name, columns in tables.items():
             source = (sources or {}).get(name, f"APP.{name.upper()}")
+            key = (keys or {}).get(name, "[id]")
             listed = ", ".join(f"{column}: {kind}" for column, kind in columns.items())
-            text += f"  - {{name: {name}, source: {source}, key: [id], columns: {{{listed}}}}}\n"
-        text += f"targets:\n  incomplete: {incomplete}\n"
+            text += f"  - {{name: {name}, source: {source}, key: {key}, columns: {{{listed}}}}}\n"
+        text += f"targets:\n  incomplete: {options.pop('incomplete', 'publish_without')}\n"
         text += f"  mirrors: [{', '.join(mirrors)}]\n  aggregates: [{', '.join(aggregates)}]\n"
+        text += "".join(f"{name}: {value}\n" for name, value in options.items())
         file = self.folder / "shop.yaml"
         file.write_text(text)
         if hasattr(self, "lake"):

@@ -31,6 +31,8 @@ from txloom.storage.targets.row_tables import member_of, row_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Share = tuple[pa.Table, tuple[int, int]]
+"""Transactions, and the lowest and highest hash that they may have."""
 TRANSACTIONS = names.TRANSACTIONS
 """Its shadow table has the outcome of each transaction."""
 
@@ -59,9 +61,7 @@ def rebuild_histories(session: "Callable[[], SparkSession]", scope: Scope) -> tu
         scope: the backfill.
     """
     chosen = transactions(scope)
-    rows = pc.sum(chosen.column("rows")).as_py() or 0
-    if scope.redeclared is not None:
-        rows = max(rows, count_landed(scope))
+    rows = event_count(scope, chosen)
     if rows <= arrow_tables.LOCAL_ROWS:
         _histories(scope, chosen)
     else:
@@ -91,8 +91,6 @@ def _histories_in_shares(session: "Callable[[], SparkSession]", scope: Scope, ch
 
     rows: how many events the transactions have.
     """
-    from txloom.storage.spark import spread
-
     targets = {each.name: each for each in scope.histories}
     empty = {each.name: each.schema.empty_table() for each in scope.histories}
     empty[TRANSACTIONS] = OUTCOMES.empty_table()
@@ -101,10 +99,9 @@ def _histories_in_shares(session: "Callable[[], SparkSession]", scope: Scope, ch
     if not chosen.num_rows:
         return
     between = landings(scope, chosen)
-    split = ((spread.within(chosen, "tx", bounds), bounds) for bounds in spread.hash_ranges(rows, SHARE, FEWEST_BITS))
-    shares = [(share, bounds) for share, bounds in split if share.num_rows]
+    shares = _shares(chosen, rows)
 
-    def write(some: Iterable[tuple[pa.Table, tuple[int, int]]]) -> Iterator[data_files.DataFile]:
+    def write(some: Iterable[Share]) -> Iterator[data_files.DataFile]:
         for share, bounds in some:
             rebuilt = _rebuilt(scope, share, between, bounds)
             history = {name: _without_cleaned(targets[name], rows) for name, rows in rebuilt.history.items()}
@@ -117,6 +114,35 @@ def _histories_in_shares(session: "Callable[[], SparkSession]", scope: Scope, ch
     for name in empty:
         of_table = [part for part in written if part.table == names.shadow_table(name)]
         data_files.append_files(of_table, _shadow(scope, name), attempt, 0)
+
+
+def _shares(chosen: pa.Table, rows: int) -> list[Share]:
+    """Return the transactions in shares of about the same size; rows: how many events all have."""
+    from txloom.storage.spark import spread
+
+    split = ((spread.within(chosen, "tx", bounds), bounds) for bounds in spread.hash_ranges(rows, SHARE, FEWEST_BITS))
+    return [(share, bounds) for share, bounds in split if share.num_rows]
+
+
+def rebuild_only(scope: Scope) -> Iterator[Rebuilt]:
+    """Yield what `rebuild_histories` would make, share by share of the transactions; nothing is written.
+
+    Args:
+        scope: the backfill.
+    """
+    chosen = transactions(scope)
+    if not chosen.num_rows:
+        return
+    between, rows = landings(scope, chosen), event_count(scope, chosen)
+    shares = [(chosen, ANY_TX)] if rows <= arrow_tables.LOCAL_ROWS else _shares(chosen, rows)
+    for share, bounds in shares:
+        yield _rebuilt(scope, share, between, bounds)
+
+
+def event_count(scope: Scope, chosen: pa.Table) -> int:
+    """Return about how many events some transactions have; chosen: as `released_events.transactions` returns them."""
+    rows: int = pc.sum(chosen.column("rows")).as_py() or 0
+    return max(rows, count_landed(scope)) if scope.redeclared is not None else rows
 
 
 def _without_cleaned(target: Target, rows: pa.Table) -> pa.Table:

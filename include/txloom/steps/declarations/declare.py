@@ -8,10 +8,12 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.contents import Content, digest_of, pipeline_content, table_content
 from txloom.config.models.pipeline import Pipeline
+from txloom.errors import ConfigurationError
 from txloom.storage import system_tables
 from txloom.storage.buffer.newest_batch import BufferState, Declared, buffer_state
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, Record, State
+from txloom.storage.declarations.refused_edits import messages_of, refused_edits
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.landing import landing_plan
@@ -22,18 +24,26 @@ from txloom.storage.targets import schemas, shadow_tables
 def declare(pipeline: Pipeline, paths: TablePaths, run_id: str) -> Declared:
     """Return the declaration that the buffer works by; record it first where it is another one than before.
 
-    Nothing is read or written while the declaration stays as the newest batch had it. A repeated call records nothing.
+    Nothing is read or written while the declaration stays as the newest batch had it, and no history is gone. A
+    repeated call records nothing.
 
     Args:
         pipeline: the declaration, without columns that tables took up.
         paths: the tables of the pipeline.
         run_id: the run that records it.
+
+    Raises:
+        ConfigurationError: no rebuild can follow the declaration (`refused_edits`).
     """
     seen, content = buffer_state(paths), digest_of(pipeline_content(pipeline))
-    if seen is not None and seen.declared.content == content:
+    histories = {history for history, _ in r.declared_pairs(pipeline)}
+    if seen is not None and seen.declared.content == content and all(exists(paths.table(each)) for each in histories):
         return seen.declared
+    known = r.read(paths)
+    if refused := refused_edits(pipeline, paths, known):
+        raise ConfigurationError(messages_of(refused, pipeline.name))
     schema_evolution.ensure(paths.table(names.TRANSACTIONS), system_tables.TRANSACTIONS)
-    r.append(paths, new_records(pipeline, paths, r.read(paths), seen), run_id)
+    r.append(paths, new_records(pipeline, paths, known, seen), run_id)
     return Declared(content, r.newest_number(r.read(paths)))
 
 
@@ -119,6 +129,8 @@ def _of_pair(
     """Yield the records of a history's member that its declaration needs; is_known: others have records already."""
     content, (history, member) = content_of(pipeline, pair), pair
     if state is not None and state.newest.status != r.LEFT_OUT and state.newest.declaration == content:
+        if seen is not None and _is_lost(paths, state):
+            yield Record(history, member, r.DECLARED, content, seen.release, reason=r.LOST)
         return
     if seen is None:
         yield Record(history, member, r.COMPLETE, content, reason=r.FROM_STREAM)
@@ -129,7 +141,14 @@ def _of_pair(
         yield Record(history, member, r.COMPLETE, written, release, reason=r.FROM_EARLIER)
         if written == content:
             return
-    yield Record(history, member, r.DECLARED, content, release)
+    is_lost = state is not None and _is_lost(paths, state)
+    yield Record(history, member, r.DECLARED, content, release, reason=r.LOST if is_lost else None)
+
+
+def _is_lost(paths: TablePaths, state: State) -> bool:
+    """Return whether a history is gone that had rows as declared, and no record says so yet."""
+    is_noted = state.is_open and state.newest.reason == r.LOST
+    return state.settled is not None and not is_noted and not exists(paths.table(state.newest.table))
 
 
 def _last_release(paths: TablePaths, history: str, seen: BufferState | None) -> int:

@@ -31,6 +31,7 @@ from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets.row_tables import (
     create,
     create_documents,
+    partition_columns,
     prepare_shape,
     row_tables,
     shape_of,
@@ -109,7 +110,9 @@ def _created(pipeline: Pipeline, paths: TablePaths, failures: Failures, computed
         path, name = paths.table(row_table.current), row_table.table.name
         is_anew = name in computed.anew and exists(path)
         calls[name] = (
-            partial(prepare_shape, path, shape_of(row_table)) if is_anew else partial(create, row_table, paths)
+            partial(prepare_shape, path, shape_of(row_table), partition_columns(row_table))
+            if is_anew
+            else partial(create, row_table, paths)
         )
     failures.attempt(calls)
     calls = {}

@@ -28,32 +28,37 @@ from txloom.storage.targets.row_tables import RowTable
 def copy_rows(step: Step, pipeline: Pipeline, known: Sequence[Record], need: Need) -> bool:
     """Bring the rows that a mirror's history needs out of another history that has all of them.
 
-    Rows of an aggregate's history, which has its members side by side, are not copied. A repeated call copies no row
-    twice.
+    A repeated call copies no row twice.
 
     Returns:
         whether there is such a history; its rows are there then.
     """
-    paths, states = step.paths, r.states(known)
-    if need.replaces or "field" in states[need.pair].newest.declaration:
-        return False
-    source = source_of(paths, states, need)
+    states = r.states(known)
+    source = source_of(step.paths, states, need)
     if source is None:
         return False
-    table = pipeline.table(need.pair[1])
-    where = f"_txloom_release <= {need.until}"
-    if not need.everything and need.gap is not None and not need.values:
-        where += f" and _txloom_release > {need.gap}"
-    rows = history_reader.parts(paths, _row_table(table, states[source]), where)
-    _write(step, pipeline, need, rows)
+    _write(step, pipeline, need, copied_rows(pipeline, step.paths, states[source], need))
     return True
 
 
+def copied_rows(pipeline: Pipeline, paths: TablePaths, source: State, need: Need) -> Iterator[pa.Table]:
+    """Yield, in parts, the rows of another history that a mirror's history needs; source: the state of that history."""
+    where = f"_txloom_release <= {need.until}"
+    if not need.everything and need.gap is not None and not need.values:
+        where += f" and _txloom_release > {need.gap}"
+    return history_reader.parts(paths, _row_table(pipeline.table(need.pair[1]), source), where)
+
+
 def source_of(paths: TablePaths, states: dict[Pair, State], need: Need) -> Pair | None:
-    """Return the first other history that has every row which a history's member needs; None for none."""
+    """Return the first other history that has every row which a mirror's history needs; None for none.
+
+    Rows of an aggregate's history, which has its members side by side, are not copied.
+    """
     content = states[need.pair].newest.declaration
+    if need.replaces or "field" in content:
+        return None
     for pair, state in sorted(states.items()):
-        if pair[1] != need.pair[1] or pair == need.pair or state.settled is None:
+        if pair == need.pair or state.settled is None:
             continue
         is_whole = state.settled.status == r.COMPLETE and not state.settled.since_csn
         covers = is_whole and state.follows >= need.until and not _is_cleaned(paths, pair[0])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from txloom.config import names
 from txloom.quality import findings as f
 from txloom.steps.declarations.declare import by_source
-from txloom.storage.declarations.records import INCOMPLETE, ROWS_OF_BEFORE, Pair, State
+from txloom.storage.declarations.records import INCOMPLETE, LOST, ROWS_OF_BEFORE, Pair, State
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
@@ -89,7 +89,9 @@ def need_of(paths: TablePaths, state: State, adopted: Mapping[str, str], border:
     if state.settled is None:
         return Need(pair, until, border, everything=True, recomputes=True)
     before = state.settled.declaration
-    if any(before.get(name) != content.get(name) for name in ("source", "key", "dropped_columns", "root")):
+    if state.newest.reason == LOST:
+        return Need(pair, until, border, everything=True, recomputes=True)
+    if any(before.get(name) != content.get(name) for name in ("source", "key", "dropped_columns")):
         return Need(pair, until, border, everything=True, replaces=True, recomputes=True)
     known = {source.casefold(): (name, "string") for source, name in adopted.items()} | by_source(before)
     values, renamed = dict[str, int](), dict[str, str]()

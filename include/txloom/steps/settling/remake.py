@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txloom.config import names
+from txloom.config.contents import Content
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.backfill.apply import correct_history
 from txloom.steps.backfill.compare import counts_of, refuse_repeated
@@ -19,6 +20,7 @@ from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations.records import Pair, Record
 from txloom.storage.declarations.redeclared import redeclared_of
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import shadow_tables
 
 LOG = logging.getLogger(__name__)
@@ -70,7 +72,7 @@ def remake(
     left = [need for need in needs if need.pair not in made]
     if not left:
         return made
-    scope = _scope(step, pipeline, left, release)
+    scope = scope_of(pipeline, step.paths, step.run_id, left, release)
     scope.note("rebuilding", detail="the declaration changed")
     rebuild_histories(step.session, scope)
     outcomes = _outcomes(scope)
@@ -79,7 +81,7 @@ def remake(
         by_history.setdefault(need.pair[0], []).append(need)
     for target in scope.histories:
         if of_history := by_history.get(target.name):
-            missing = {need.pair: _missing(need, target, outcomes) for need in of_history}
+            missing = {need.pair: missing_of(need, target, outcomes) for need in of_history}
             made |= missing
             _write(step, scope, target, of_history, whole=not any(each.transactions for each in missing.values()))
     shadow_tables.drop(step.paths, [names.TRANSACTIONS, *(target.name for target in scope.histories)])
@@ -87,12 +89,27 @@ def remake(
     return made
 
 
-def _scope(step: Step, pipeline: Pipeline, needs: Sequence[Need], release: int) -> Scope:
-    """Return the rebuild of all histories of which rows are needed."""
+def scope_of(
+    pipeline: Pipeline,
+    paths: TablePaths,
+    run_id: str,
+    needs: Sequence[Need],
+    release: int,
+    following: Content | None = None,
+) -> Scope:
+    """Return the rebuild of all histories of which rows are needed.
+
+    Args:
+        pipeline: the declaration with columns that tables took up.
+        paths: the tables of the pipeline.
+        run_id: the run.
+        needs: what is needed, of each history's member.
+        release: the newest release.
+        following: how the next landing decodes, as `landing_plan.decoded_since` takes it.
+    """
     chosen = only(pipeline, sorted({need.pair[1] for need in needs}))
     conditions = " or ".join(dict.fromkeys(need.transactions for need in needs))
-    redeclared = redeclared_of(pipeline, step.paths)
-    return Scope(chosen, step.paths, step.run_id, 0, HIGHEST, release, redeclared, conditions)
+    return Scope(chosen, paths, run_id, 0, HIGHEST, release, redeclared_of(pipeline, paths, following), conditions)
 
 
 def _outcomes(scope: Scope) -> list[dict[str, Any]]:
@@ -101,7 +118,7 @@ def _outcomes(scope: Scope) -> list[dict[str, Any]]:
     return small_tables.query(path, f"select * from t where {STAY}")
 
 
-def _missing(need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]]) -> Missing:
+def missing_of(need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]]) -> Missing:
     """Return what a history's member lacks: of a document's history, transactions of which some member is not there."""
     lacking = [
         row

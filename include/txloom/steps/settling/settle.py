@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from txloom.config import names
+from txloom.config.contents import Content
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
@@ -46,21 +47,36 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
     states = r.states(known)
     declared = r.declared_pairs(pipeline)
     open_pairs = r.unsettled(states, declared)
-    adopted = _adopted(paths) if open_pairs else {}
-    _, since = landing_plan.decoded_since(paths) if open_pairs else (0, {})
-    needs = {pair: need_of(paths, states[pair], adopted.get(pair[1], {}), since.get(pair[1], 0)) for pair in open_pairs}
+    needs = needs_of(paths, states, open_pairs)
     _rename(paths, states, needs.values())
     made = remake.remake(step, pipeline, known, [need for need in needs.values() if need.rereads], seen.release)
     settled = [
         record
         for pair, need in needs.items()
-        if (record := _record(step, states[pair], need, made.get(pair, remake.Missing()))) is not None
+        if (record := settled_by(step.pipeline, states[pair], need, made.get(pair, remake.Missing()))) is not None
     ]
     settled += _loaded(step, pipeline, states, declared, seen)
     r.append(paths, settled, step.run_id)
     states = r.states(r.read(paths)) if settled else states
     _report(step, pipeline, states)
     return states
+
+
+def needs_of(
+    paths: TablePaths, states: Mapping[Pair, State], open_pairs: Sequence[Pair], following: Content | None = None
+) -> dict[Pair, Need]:
+    """Return what each open member of a history needs.
+
+    Args:
+        paths: the tables of the pipeline.
+        states: of each history's member.
+        open_pairs: those that are open, as `records.unsettled` returns them.
+        following: how the next landing decodes, as `landing_plan.decoded_since` takes it.
+    """
+    if not open_pairs:
+        return {}
+    adopted, (_, since) = _adopted(paths), landing_plan.decoded_since(paths, following)
+    return {pair: need_of(paths, states[pair], adopted.get(pair[1], {}), since.get(pair[1], 0)) for pair in open_pairs}
 
 
 def _adopted(paths: TablePaths) -> dict[str, dict[str, str]]:
@@ -93,8 +109,15 @@ def _rename(paths: TablePaths, states: Mapping[Pair, State], needs: Collection[N
         history_rewriting.rename(paths.table(history), Renamed(until, columns, fields, of_fields))
 
 
-def _record(step: Step, state: State, need: Need, missing: remake.Missing) -> Record | None:
-    """Return the record that settles a history's member; None while it waits and nothing is new."""
+def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Missing) -> Record | None:
+    """Return the record that settles a history's member; None while it waits and nothing is new.
+
+    Args:
+        pipeline: the declaration.
+        state: the state of the member.
+        need: what it needs.
+        missing: what could not be made of that.
+    """
     newest = state.newest
     basis = None if need.recomputes else state.basis
     if not missing.transactions:
@@ -106,17 +129,17 @@ def _record(step: Step, state: State, need: Need, missing: remake.Missing) -> Re
         since = state.settled.since_csn if state.settled is not None and not need.everything else 0
         return replace(newest, status=r.COMPLETE, since_csn=since, reason=reason, missing=None, basis=basis)
     lacking = replace(newest, since_csn=missing.last_csn + 1, reason=r.ONLY_SINCE, missing=str(missing), basis=basis)
-    if missing.may_come and not _is_overdue(step, newest, str(missing)):
+    if missing.may_come and not _is_overdue(pipeline, newest, str(missing)):
         same = newest.status == r.WAITING and newest.missing == str(missing)
         return None if same else replace(lacking, status=r.WAITING)
     return replace(lacking, status=r.INCOMPLETE)
 
 
-def _is_overdue(step: Step, newest: Record, missing: str) -> bool:
+def _is_overdue(pipeline: Pipeline, newest: Record, missing: str) -> bool:
     """Return whether messages have been waited for longer than patience, and none came since."""
     if newest.status != r.WAITING or newest.missing != missing or newest.at is None:
         return False
-    return datetime.now(UTC) - newest.at >= step.pipeline.completeness.patience
+    return datetime.now(UTC) - newest.at >= pipeline.completeness.patience
 
 
 def _loaded(

@@ -42,7 +42,17 @@ def incomplete_current(pipeline: Pipeline, paths: TablePaths) -> list[str]:
         pipeline: the declaration.
         paths: the tables of the pipeline.
     """
-    lacking = {*incomplete_tables(pipeline, r.states(r.read(paths)))}
+    return current_tables_of(pipeline, incomplete_tables(pipeline, r.states(r.read(paths))))
+
+
+def current_tables_of(pipeline: Pipeline, tables: Iterable[str]) -> list[str]:
+    """Return the current tables that hold rows of some source tables.
+
+    Args:
+        pipeline: the declaration.
+        tables: names of source tables.
+    """
+    lacking = {*tables}
     mirrors = [mirror.current for mirror in pipeline.targets.mirrors if mirror.table in lacking]
     documents = [
         aggregate.current

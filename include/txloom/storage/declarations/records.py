@@ -36,9 +36,10 @@ FROM_MESSAGES = "rebuilt from messages"
 FROM_HISTORY = "rebuilt from history"
 FROM_LOAD = "a loaded snapshot"
 ONLY_SINCE = "only since"
+LOST = "its history was lost"
 ROWS_OF_BEFORE = "rows came for transactions of before"
 """Reasons why a history is complete from a csn on. FROM_STREAM: it has every message since the pipeline's first.
-ROWS_OF_BEFORE: of DECLARED, why a merge has to look at rows of earlier transactions once more."""
+ROWS_OF_BEFORE and LOST: of DECLARED, why a merge has to make rows of earlier transactions once more."""
 
 Pair = tuple[str, str]
 """A history and one of its members."""
@@ -106,8 +107,28 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
         elif before is None:
             states_of[record.pair] = State(record, None, -1)
         else:
-            states_of[record.pair] = State(record, before.settled, min(before.follows, record.release))
-    return states_of
+            follows = -1 if record.reason == LOST else min(before.follows, record.release)
+            states_of[record.pair] = State(record, before.settled, follows)
+    renamed = {pair: before for pair in states_of if (before := _renamed(states_of, pair)) is not None}
+    return states_of | {
+        pair: State(states_of[pair].newest, before.settled, before.follows) for pair, before in renamed.items()
+    }
+
+
+def _renamed(states_of: Mapping[Pair, State], pair: Pair) -> State | None:
+    """Return the state of the member that a new one of the same history follows: the same source had another name."""
+    state = states_of[pair]
+    if state.settled is not None or not state.is_open:
+        return None
+    alike = [
+        other
+        for (history, _), other in states_of.items()
+        if history == pair[0]
+        and other.newest.status == LEFT_OUT
+        and other.settled is not None
+        and other.settled.declaration["source"] == state.newest.declaration["source"]
+    ]
+    return alike[0] if len(alike) == 1 else None
 
 
 def read(paths: TablePaths) -> list[Record]:

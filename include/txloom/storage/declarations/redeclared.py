@@ -7,6 +7,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.config.contents import Content
 from txloom.config.models.pipeline import Pipeline
 from txloom.events import formats
 from txloom.events.formats import SourceDecoder
@@ -33,9 +34,15 @@ class Redeclared:
     spellings: Mapping[str, str]
 
 
-def redeclared_of(pipeline: Pipeline, paths: TablePaths) -> Redeclared | None:
-    """Return what messages of an earlier declaration mean; None where the watched tables never changed."""
-    border, since = landing_plan.decoded_since(paths)
+def redeclared_of(pipeline: Pipeline, paths: TablePaths, following: Content | None = None) -> Redeclared | None:
+    """Return what messages of an earlier declaration mean; None where the watched tables never changed.
+
+    Args:
+        pipeline: the declaration.
+        paths: where the tables are.
+        following: how the next landing decodes, as `landing_plan.decoded_since` takes it.
+    """
+    border, since = landing_plan.decoded_since(paths, following)
     if not border:
         return None
     spellings = name_spellings.known(paths)

@@ -28,6 +28,12 @@ DECLARED: dict[pa.DataType, ColumnType] = {
 DECLARED |= {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("date", "timestamp", "timestamptz", "binary")}
 
 
+OTHER_PARTITIONS = (
+    "declare what it was, or move this folder away, and the next merge writes the table anew out of its history"
+)
+"""What to do where a table is partitioned by other columns than the declared ones."""
+
+
 def ensure(
     path: str,
     schema: pa.Schema,
@@ -55,7 +61,7 @@ def ensure(
     if not is_table(path):
         small_tables.ensure(path, schema, properties, partition_by=partition_by, metadata=metadata)
         return
-    _refuse_other_partitions(path, schema, partition_by)
+    refuse_other_partitions(path, schema, partition_by)
     _forget_bounds(path, schema)
     has = arrow_tables.plain_schema(small_tables.schema_of(path))
     if lagging(path, schema):
@@ -77,20 +83,24 @@ def lagging(path: str, schema: pa.Schema) -> list[str]:
     return [field.name for field in schema if field.name in has.names and not _holds(has.field(field.name), field)]
 
 
-def _refuse_other_partitions(path: str, schema: pa.Schema, partition_columns: Sequence[str]) -> None:
+def refuse_other_partitions(path: str, schema: pa.Schema, partition_columns: Sequence[str]) -> None:
     """Raise ConfigurationError where an existing table is partitioned by other columns than the declared ones."""
-    lie, say = (
-        _partitions(of_schema, columns)
-        for of_schema, columns in (
-            (small_tables.schema_of(path), opened(path).metadata().partition_columns),
-            (schema, partition_columns),
-        )
-    )
-    if lie != say:
-        raise ConfigurationError(
-            f"{path}: its rows lie by {lie}, but partition_by says {say}: declare what it was, or move this folder "
-            "away, and the next merge writes the table anew out of its history"
-        )
+    if (other := other_partitions(path, schema, partition_columns)) is not None:
+        lie, say = other
+        raise ConfigurationError(f"{path}: its rows lie by {lie}, but partition_by says {say}: {OTHER_PARTITIONS}")
+
+
+def other_partitions(path: str, schema: pa.Schema, partition_columns: Sequence[str]) -> tuple[str, str] | None:
+    """Return by what an existing table is partitioned and by what it is declared to be; None where both are the same.
+
+    Args:
+        path: the table's path.
+        schema: the declared columns.
+        partition_columns: the declared partition columns.
+    """
+    known = small_tables.schema_of(path), opened(path).metadata().partition_columns
+    lie, say = _partitions(*known), _partitions(schema, partition_columns)
+    return None if lie == say else (lie, say)
 
 
 def _forget_bounds(path: str, schema: pa.Schema) -> None:

@@ -48,13 +48,20 @@ def decoded(paths: TablePaths) -> list[tuple[int, Content]]:
     return [(row["landing"], json.loads(row["origin"])) for row in rows]
 
 
-def decoded_since(paths: TablePaths) -> tuple[int, dict[str, int]]:
+def decoded_since(paths: TablePaths, following: Content | None = None) -> tuple[int, dict[str, int]]:
     """Return the newest landing that decoded messages again, and by table the first that decoded it as it is now.
 
     0: the landing was none, or messages of the table were always decoded so.
+
+    Args:
+        paths: where the tables are.
+        following: how the next landing decodes (`contents.watched_content`); None: as the last one.
     """
     border, since, before = 0, dict[str, int](), None
-    for landing, content in decoded(paths):
+    landings = decoded(paths)
+    if following is not None and landings and landings[-1][1] != following:
+        landings.append((newest(paths) + 1, following))
+    for landing, content in landings:
         if before is not None:
             border = landing
             since |= {table: landing for table, how in content.items() if before.get(table) != how}

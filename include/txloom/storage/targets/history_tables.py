@@ -1,19 +1,16 @@
-"""Create the history tables of a pipeline, and detect lost ones."""
+"""Create the history tables of a pipeline, and take back what an earlier checkpoint epoch wrote into them."""
 
 import pyarrow as pa
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.errors import HistoryLost
 from txloom.storage import system_tables
 from txloom.storage.buffer import checkpoints
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import schema_evolution, small_tables
-from txloom.storage.delta.sql import text_list
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import watermark_of
 from txloom.storage.stores.delta_tables import is_table
-from txloom.storage.system_tables import OPEN_STATUSES
 from txloom.storage.targets import schemas
 
 PROPERTIES = {**small_tables.DELETION_VECTORS, "delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
@@ -23,13 +20,10 @@ def create(pipeline: Pipeline, paths: TablePaths) -> None:
     """Create the tables that the buffer writes, or bring them to their declared columns; a repeated call does nothing.
 
     Raises:
-        HistoryLost: a history is gone although its current table was merged from it. With an empty history instead, the
-            next late change would delete rows.
         ConfigurationError: a declared type does not hold every value of a history.
         LeaseTaken: another run holds the lease.
     """
     small_tables.ensure(paths.table(names.TRANSACTIONS), system_tables.TRANSACTIONS)
-    _refuse_lost(pipeline, paths)
     for mirror in pipeline.targets.mirrors:
         ensure(paths.table(mirror.history), schemas.changes_schema(pipeline.table(mirror.table)))
     for aggregate in pipeline.targets.aggregates:
@@ -71,20 +65,9 @@ def ensure(path: str, schema: pa.Schema) -> None:
 
 
 def lost(pipeline: Pipeline, paths: TablePaths) -> list[str]:
-    """Return the history tables that do not exist although rows of them were merged into a current table.
-
-    One that the declaration names for the first time is not lost: it is yet to be made.
-    """
-    gone = [history for history, current in _made(pipeline) if not _is_there(paths, history)]
-    merged = [history for history, current in _made(pipeline) if history in gone and _is_merged(paths, current)]
-    return [history for history in merged if history not in _yet_to_be_made(paths)]
-
-
-def _yet_to_be_made(paths: TablePaths) -> set[str]:
-    """Return the histories that a changed declaration names, and that no merge has settled."""
-    newest = 'row_number() over (partition by "table", member order by entered desc) as n'
-    sql = f'select "table" from (select *, {newest} from t) where n = 1 and status in ({text_list(OPEN_STATUSES)})'
-    return {row["table"] for row in small_tables.query(paths.table(names.COMPLETENESS), sql)}
+    """Return the history tables that do not exist although rows of them were merged into a current table."""
+    gone = [(history, current) for history, current in _made(pipeline) if not _is_there(paths, history)]
+    return [history for history, current in gone if _is_merged(paths, current)]
 
 
 def _made(pipeline: Pipeline) -> list[tuple[str, str]]:
@@ -99,11 +82,3 @@ def _is_there(paths: TablePaths, table: str) -> bool:
 
 def _is_merged(paths: TablePaths, current: str) -> bool:
     return _is_there(paths, current) and watermark_of(paths.table(current)).release > 0
-
-
-def _refuse_lost(pipeline: Pipeline, paths: TablePaths) -> None:
-    if gone := lost(pipeline, paths):
-        raise HistoryLost(
-            f"pipeline {pipeline.name}: {', '.join(gone)}: the history is gone, though its current table is there: "
-            "bring its folder back, or rebuild it with a backfill over everything (no range)"
-        )

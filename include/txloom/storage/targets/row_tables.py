@@ -97,7 +97,7 @@ def create(row_table: RowTable, paths: TablePaths) -> None:
         paths.table(row_table.current),
         shape.schema,
         _properties(shape),
-        partition_by=[row_table.partitions.column] if row_table.partitions else [],
+        partition_by=partition_columns(row_table),
         metadata=vars(Watermark()),
     )
     if row_table.table.insert_only:
@@ -134,6 +134,11 @@ def _were_taken_for_one(row_table: RowTable, paths: TablePaths) -> bool:
     return any(small_tables.query(paths.table(row_table.history), sql) for sql in (cleared, same))
 
 
+def partition_columns(row_table: RowTable) -> list[str]:
+    """Return the columns that the files of a row table are partitioned by."""
+    return [row_table.partitions.column] if row_table.partitions else []
+
+
 def shape_of(row_table: RowTable) -> Shape:
     """Return the schema of a row table, and the columns of which its files have bounds."""
     ordered = [*row_table.mirror.zorder] if row_table.mirror else []
@@ -147,12 +152,22 @@ def shape_of_documents(pipeline: Pipeline, aggregate: Aggregate) -> Shape:
     return _shape(schema, [*pipeline.table(aggregate.root).key, *aggregate.zorder])
 
 
-def prepare_shape(path: str, shape: Shape) -> None:
+def prepare_shape(path: str, shape: Shape, partition_by: Sequence[str] = ()) -> None:
     """Make an existing table ready for a commit that gives it another schema; no row and no column changes.
 
     Types that its protocol does not know are allowed, and columns that go are not bounded any more. A repeated call
     changes nothing.
+
+    Args:
+        path: the table's path.
+        shape: what the table gets.
+        partition_by: the declared partition columns.
+
+    Raises:
+        ConfigurationError: the table is partitioned by other columns than the declared ones.
+        LeaseTaken: another run holds the lease.
     """
+    schema_evolution.refuse_other_partitions(path, shape.schema, partition_by)
     table = FENCE.opened(path)
     known = arrow_tables.schema_of(table).names
     if _has_local_times(shape.schema) and "timestampNtz" not in (table.protocol().writer_features or ()):

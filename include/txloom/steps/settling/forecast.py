@@ -1,0 +1,156 @@
+"""Say what the next cycle makes of a declaration that changed, by the functions that make it; nothing is written."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from txloom.config.contents import digest_of, pipeline_content, watched_content
+from txloom.config.models.pipeline import Pipeline
+from txloom.steps.backfill.rebuild import rebuild_only
+from txloom.steps.backfill.scope import REBUILT, Scope
+from txloom.steps.declarations.declare import new_records
+from txloom.steps.settling import copying, remake
+from txloom.steps.settling.computed import compare
+from txloom.steps.settling.need import Need
+from txloom.steps.settling.remake import Missing
+from txloom.steps.settling.settle import needs_of, settled_by
+from txloom.storage.buffer.newest_batch import BufferState, buffer_state
+from txloom.storage.declarations import records as r
+from txloom.storage.declarations.incomplete import incomplete_tables
+from txloom.storage.declarations.records import Pair, Record, State
+from txloom.storage.declarations.refused_edits import RefusedEdit, refused_edits
+from txloom.storage.declarations.undecided import Undecided
+from txloom.storage.landing import landing_plan
+from txloom.storage.paths import TablePaths
+from txloom.storage.targets.undeclared_columns import effective_pipeline
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the next cycle makes of a history's member.
+
+    Args:
+        rows: how many rows it makes again, or copies.
+        copied_from: the history that they are copied from; None: they are made of messages.
+        transactions: how many transactions the rows are of that are made of messages.
+        renamed: by column, its name in rows that are there.
+        missing: what cannot be made.
+    """
+
+    rows: int = 0
+    copied_from: str | None = None
+    transactions: int = 0
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    missing: Missing = field(default_factory=Missing)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the next cycle does because a declaration changed.
+
+    Args:
+        made: by history and member, what is made; only of those that an edit concerns.
+        anew: the source tables whose rows are computed anew, and the current tables whose documents are.
+        incomplete: the source tables that are not complete then.
+        left_out: the histories and members that are not written any more.
+        decoded_again: how many undecided transactions are decoded again.
+        refused: the edits that the next cycle refuses. There is nothing else then.
+    """
+
+    made: Mapping[Pair, Made] = field(default_factory=dict)
+    anew: Collection[str] = ()
+    incomplete: Collection[str] = ()
+    left_out: Collection[Pair] = ()
+    decoded_again: int = 0
+    refused: Sequence[RefusedEdit] = ()
+
+
+def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
+    """Return what the next cycle makes of a declaration, as of what has been released; nothing is written.
+
+    Args:
+        pipeline: the declaration, without columns that tables took up.
+        paths: the tables of the pipeline.
+    """
+    seen = buffer_state(paths)
+    if seen is None:
+        return Forecast()
+    known = r.read(paths)
+    if refused := refused_edits(pipeline, paths, known):
+        return Forecast(refused=refused)
+    entered = [*known, *_numbered(new_records(pipeline, paths, known, seen), known)]
+    states, full = r.states(entered), effective_pipeline(pipeline, paths)
+    following = watched_content(pipeline)
+    needs = needs_of(paths, states, r.unsettled(states, r.declared_pairs(pipeline)), following)
+    made = _made(full, paths, states, list(needs.values()), seen)
+    settled = [
+        record
+        for pair, need in needs.items()
+        if (record := settled_by(pipeline, states[pair], need, made[pair].missing)) is not None
+    ]
+    after = r.states([*entered, *_numbered(settled, entered)])
+    stamp = f"{digest_of(pipeline_content(pipeline))}:next" if settled else seen.declared.stamp
+    return Forecast(
+        {pair: each for pair, each in made.items() if not needs[pair].is_nothing or needs[pair].recomputes},
+        tuple(sorted(compare(full, paths, after, stamp).anew)),
+        tuple(incomplete_tables(full, after)),
+        tuple(sorted(pair for pair, state in after.items() if state.newest.status == r.LEFT_OUT)),
+        _decoded_again(pipeline, paths, seen),
+    )
+
+
+def _numbered(records: Sequence[Record], known: Sequence[Record]) -> list[Record]:
+    """Return records with the numbers that they get when they are entered after those that are known."""
+    first = r.newest_number(known) + 1
+    numbered = [replace(record, number=number) for number, record in enumerate(records, first)]
+    return [replace(each, basis=each.number) if each.basis is None else each for each in numbered]
+
+
+def _made(
+    pipeline: Pipeline, paths: TablePaths, states: dict[Pair, State], needs: Sequence[Need], seen: BufferState
+) -> dict[Pair, Made]:
+    """Return what is made of each member of a history that needs something."""
+    made, left = dict[Pair, Made](), list[Need]()
+    for need in needs:
+        made[need.pair] = Made(renamed=need.renamed)
+        if not need.rereads:
+            continue
+        source = copying.source_of(paths, states, need)
+        if source is None:
+            left.append(need)
+            continue
+        rows = sum(part.num_rows for part in copying.copied_rows(pipeline, paths, states[source], need))
+        missing = Missing(from_history=True)
+        made[need.pair] = Made(rows, source[0], renamed=need.renamed, missing=missing)
+    if not left:
+        return made
+    following = watched_content(pipeline)
+    scope = remake.scope_of(pipeline, paths, "plan", left, seen.release, following)
+    return made | _from_messages(scope, left)
+
+
+def _from_messages(scope: Scope, needs: Sequence[Need]) -> dict[Pair, Made]:
+    """Return what is made of messages, by making it and forgetting it share by share."""
+    rows, transactions, outcomes = Counter[str](), 0, list[dict[str, object]]()
+    for rebuilt in rebuild_only(scope):
+        rows.update({name: part.num_rows for name, part in rebuilt.history.items()})
+        fates = rebuilt.outcomes.to_pylist()
+        transactions += sum(row["fate"] == REBUILT for row in fates)
+        outcomes += [row for row in fates if row["fate"] != REBUILT]
+    targets = {target.name: target for target in scope.histories}
+    return {
+        need.pair: Made(
+            rows[need.pair[0]],
+            transactions=transactions,
+            renamed=need.renamed,
+            missing=remake.missing_of(need, targets[need.pair[0]], outcomes),
+        )
+        for need in needs
+    }
+
+
+def _decoded_again(pipeline: Pipeline, paths: TablePaths, seen: BufferState) -> int:
+    """Return how many undecided transactions the next landing decodes again."""
+    if landing_plan.last_watched(paths) == digest_of(watched_content(pipeline)):
+        return 0
+    return len(Undecided(paths).transactions(seen))

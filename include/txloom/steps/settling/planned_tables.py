@@ -1,0 +1,216 @@
+"""The tables that a declaration makes, and what the next cycle does to those that a warehouse has already."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.config.problems import counted
+from txloom.errors import ConfigurationError
+from txloom.steps.settling.forecast import Forecast, Made, forecast
+from txloom.storage.declarations.incomplete import current_tables_of
+from txloom.storage.declarations.refused_edits import messages_of
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import exists
+from txloom.storage.paths import TablePaths
+from txloom.storage.targets import schemas
+from txloom.storage.targets.row_tables import row_tables
+from txloom.storage.views.paging import open_tables
+
+SYSTEM = "_txloom_"
+AS_IT_IS, NEW = "as it is", "new"
+MESSAGE_ROWS_A_SECOND = 30_000
+"""About how many rows a second are made again of messages, on a core (`make bench-rebuild`)."""
+HISTORY_ROWS_A_SECOND = 300_000
+"""About how many rows a second are copied out of a history, or folded into a current table, on a core."""
+
+
+@dataclass(frozen=True)
+class PlannedTable:
+    """One table of the lake.
+
+    Args:
+        name: of its folder.
+        what: in words.
+        key: its columns.
+        columns: how many are declared.
+        state: NEW, AS_IT_IS, or what the next cycle does to it, in words.
+        rows: how many rows the next cycle makes again, copies, or computes the table from.
+        seconds: about how long that takes on a core.
+    """
+
+    name: str
+    what: str
+    key: tuple[str, ...]
+    columns: int
+    state: str = NEW
+    rows: int = 0
+    seconds: int = 0
+
+
+@open_tables
+def planned_tables(pipeline: Pipeline, warehouse: str | None, name_or_file: str = "") -> list[PlannedTable]:
+    """Return the tables that readers of a pipeline get, and those that it does not write any more; nothing is written.
+
+    Args:
+        pipeline: the declaration.
+        warehouse: where tables may be already; None: none are.
+        name_or_file: of the declaration, for messages.
+
+    Raises:
+        ConfigurationError: the next cycle refuses the declaration; a line for each edit, with its place in the file.
+    """
+    if warehouse is None:
+        return [each.table for each in _targets(pipeline)]
+    paths = TablePaths(warehouse, pipeline.name)
+    expected = forecast(pipeline, paths)
+    if expected.refused:
+        raise ConfigurationError(messages_of(expected.refused, name_or_file or pipeline.name))
+    plans = _Plans(pipeline, paths, expected)
+    return [*map(plans.of, _targets(pipeline)), *plans.left_out()]
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A table that a declaration makes; member: of a mirror, its source table."""
+
+    table: PlannedTable
+    schema: pa.Schema
+    is_history: bool
+    member: str = ""
+
+
+def _targets(pipeline: Pipeline) -> Iterator[_Target]:
+    for row_table in row_tables(pipeline):
+        if row_table.mirror is not None:
+            source, key = row_table.table.source, tuple(row_table.table.key)
+            what = f"rows that were inserted into {source}" if not key else f"current rows of {source}"
+            member = row_table.table.name
+            yield _target(row_table.current, what, key, row_table.schema, is_history=False, member=member)
+            history = schemas.changes_schema(row_table.table)
+            name = row_table.mirror.history
+            yield _target(name, f"every change of {source}", key, history, is_history=True, member=member)
+    for aggregate in pipeline.targets.aggregates:
+        key = tuple(pipeline.table(aggregate.root).key)
+        inside = ", ".join([aggregate.root, *(child.table for child in aggregate.children)])
+        schema = schemas.document_schema(pipeline, aggregate)
+        yield _target(aggregate.current, f"documents of {inside}", key, schema, is_history=False)
+        history = schemas.stream_schema(pipeline, aggregate)
+        yield _target(aggregate.history, f"every transaction of {inside}", key, history, is_history=True)
+
+
+def _target(
+    name: str, what: str, key: tuple[str, ...], schema: pa.Schema, *, is_history: bool, member: str = ""
+) -> _Target:
+    columns = [field for field in schema if not field.name.startswith(SYSTEM)]
+    return _Target(PlannedTable(name, what, key, len(columns)), schema, is_history, member)
+
+
+@dataclass(frozen=True)
+class _Plans:
+    """What the next cycle does to tables.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        expected: what the next cycle does because the declaration changed.
+        names: of the declared tables.
+    """
+
+    pipeline: Pipeline
+    paths: TablePaths
+    expected: Forecast
+    names: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", [each.table.name for each in _targets(self.pipeline)])
+
+    def of(self, target: _Target) -> PlannedTable:
+        """Return a target's table with what the next cycle does to it."""
+        return self._history(target) if target.is_history else self._current(target)
+
+    def _history(self, target: _Target) -> PlannedTable:
+        name = target.table.name
+        made = [each for (history, _), each in sorted(self.expected.made.items()) if history == name]
+        is_there = exists(self.paths.table(name))
+        parts = [*_columns(self.paths, target, made, is_anew=False)] if is_there else [NEW]
+        parts += dict.fromkeys(part for each in made for part in _made(each))
+        rows = max((each.rows for each in made), default=0)
+        copied = all(each.copied_from for each in made)
+        seconds = -(-rows // (HISTORY_ROWS_A_SECOND if copied else MESSAGE_ROWS_A_SECOND))
+        return replace(target.table, state="; ".join(parts) or AS_IT_IS, rows=rows, seconds=seconds)
+
+    def _current(self, target: _Target) -> PlannedTable:
+        name, path = target.table.name, self.paths.table(target.table.name)
+        is_there, is_anew = exists(path), (target.member or name) in self.expected.anew
+        parts = [*_columns(self.paths, target, (), is_anew=is_anew)] if is_there else [NEW]
+        rows = self._feeding(target) if is_anew or not is_there else 0
+        if is_anew and is_there:
+            parts.insert(0, f"is computed anew from {counted(rows, 'row')}")
+        if name in current_tables_of(self.pipeline, self.expected.incomplete):
+            held = self.pipeline.targets.incomplete == "hold"
+            parts.append("no cut is published" if held else "left out of cuts")
+            parts[-1] += " until a snapshot is loaded"
+        return replace(
+            target.table, state="; ".join(parts) or AS_IT_IS, rows=rows, seconds=-(-rows // HISTORY_ROWS_A_SECOND)
+        )
+
+    def _feeding(self, target: _Target) -> int:
+        """Return how many rows a current table is computed from."""
+        for row_table in row_tables(self.pipeline):
+            if row_table.current == target.table.name:
+                made = self.expected.made.get((row_table.history, row_table.table.name), Made())
+                return max(_count(self.paths, row_table.history), made.rows)
+        aggregate = next(each for each in self.pipeline.targets.aggregates if each.current == target.table.name)
+        members = {name for name, _ in schemas.members_of(aggregate)}
+        return sum(_count(self.paths, each.current) for each in row_tables(self.pipeline) if each.table.name in members)
+
+    def left_out(self) -> Iterator[PlannedTable]:
+        """Yield the histories that are not written any more."""
+        for name in dict.fromkeys(history for history, _ in self.expected.left_out):
+            if name not in self.names and exists(self.paths.table(name)):
+                columns = small_tables.schema_of(self.paths.table(name)).names
+                count = sum(not column.startswith(SYSTEM) for column in columns)
+                yield PlannedTable(name, "no longer declared", (), count, "stays, and gets nothing more")
+
+
+def _made(made: Made) -> Iterator[str]:
+    """Yield in words what is made of a history's member."""
+    if made.renamed:
+        yield "renames " + ", ".join(f"{before} to {now}" for now, before in sorted(made.renamed.items()))
+    if made.copied_from is not None:
+        yield f"gets {counted(made.rows, 'row')} out of {made.copied_from}"
+    elif made.rows:
+        yield f"gets {counted(made.rows, 'row')} from messages"
+    if made.missing.transactions:
+        yield f"{'waits' if made.missing.may_come else 'needs a snapshot'}: {made.missing}"
+
+
+def _columns(paths: TablePaths, target: _Target, made: Sequence[Made], *, is_anew: bool) -> Iterator[str]:
+    """Yield in words what becomes of the columns of a table that is there."""
+    has, declared = arrow_tables.plain_schema(small_tables.schema_of(paths.table(target.table.name))), target.schema
+    renamed = {now: before for each in made for now, before in each.renamed.items()}
+    added = [field.name for field in declared if field.name not in has.names and field.name not in renamed]
+    if added:
+        yield f"gets {', '.join(added)}"
+    retyped = [
+        f"{field.name} from {has.field(field.name).type} to {field.type}"
+        for field in declared
+        if field.name in has.names and _is_plain(field.type) and has.field(field.name).type != field.type
+    ]
+    if retyped:
+        yield f"is written anew: {', '.join(retyped)}, or refused where a value does not fit"
+    known = {*declared.names, *renamed.values()}
+    if left := [name for name in has.names if name not in known and not name.startswith(SYSTEM)]:
+        yield f"loses {', '.join(left)}" if is_anew else f"keeps {', '.join(left)}, which nobody declares"
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind)
+
+
+def _count(paths: TablePaths, table: str) -> int:
+    """Return how many rows a table has; 0 where it does not exist."""
+    rows = small_tables.query(paths.table(table), "select count(*) as n from t")
+    return int(rows[0]["n"]) if rows else 0

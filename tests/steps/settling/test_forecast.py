@@ -1,0 +1,106 @@
+"""What `txloom plan` says of an edit is what the next cycle does."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
+from steps.settling.test_settle import BOTH, OF_LINES, OF_ORDERS, fill
+from txloom.errors import ConfigurationError
+from txloom.steps.settling.forecast import Forecast, forecast
+from txloom.steps.settling.planned_tables import PlannedTable, planned_tables
+from txloom.storage.declarations import records as r
+from txloom.storage.declarations.incomplete import incomplete_tables
+
+MIRRORS = [OF_ORDERS, OF_LINES]
+NOTED = {"orders": {**ORDERS, "note": "string"}, "lines": LINES}
+RENAMED = {"orders": {"id": "long", "amount": "{type: long, source: total}"}, "lines": LINES}
+KEYED = {"orders": {"id": "long"}, "lines": LINES}
+
+
+def shop_of(folder: Path, mirrors: list[str], aggregates: list[str], tables: dict[str, dict[str, str]]) -> EditedShop:
+    shop = EditedShop(folder)
+    shop.declare(tables, mirrors, aggregates)
+    fill(shop)
+    return shop
+
+
+EDITS: dict[str, tuple[list[str], list[str], Callable[[EditedShop], None]]] = {
+    "mirror": ([OF_ORDERS], [], lambda shop: shop.declare(BOTH, MIRRORS)),
+    "mirror of a document's member": ([], [DOCUMENTS], lambda shop: shop.declare(BOTH, [OF_LINES], [DOCUMENTS])),
+    "documents": (MIRRORS, [], lambda shop: shop.declare(BOTH, MIRRORS, [DOCUMENTS])),
+    "column": (MIRRORS, [], lambda shop: shop.declare(NOTED, MIRRORS)),
+    "renamed column": (MIRRORS, [DOCUMENTS], lambda shop: shop.declare(RENAMED, MIRRORS, [DOCUMENTS])),
+    "removed column": (MIRRORS, [DOCUMENTS], lambda shop: shop.declare(KEYED, MIRRORS, [DOCUMENTS])),
+    "removed mirror": (MIRRORS, [], lambda shop: shop.declare(BOTH, [OF_ORDERS])),
+    "other source": (MIRRORS, [], lambda shop: shop.declare(BOTH, MIRRORS, sources={"lines": "APP.OTHER"})),
+    "nothing": (MIRRORS, [DOCUMENTS], lambda shop: None),
+}
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+@pytest.mark.parametrize("name", EDITS)
+def test_what_a_plan_says_is_what_the_next_cycle_does(tmp_path: Path, name: str, forgets: bool) -> None:
+    mirrors, aggregates, edit = EDITS[name]
+    shop = shop_of(tmp_path, mirrors, aggregates, BOTH)
+    if forgets:
+        shop.forget()
+    edit(shop)
+    expected = forecast(shop.lake.pipeline, shop.lake.paths)
+    before = {history: _rows(shop, history) for history, _ in expected.made}
+    shop.run()
+    states = shop.states_of()
+    assert [*expected.incomplete] == incomplete_tables(shop.lake.pipeline, states)
+    assert len(expected.anew) == _merged(shop).get("anew", 0)
+    assert {pair for pair, each in expected.made.items() if each.missing.transactions} == {
+        pair for pair, state in states.items() if not state.is_complete and state.newest.status != r.LEFT_OUT
+    }
+    for (history, _), made in expected.made.items():
+        if not before[history]:
+            assert made.rows == _rows(shop, history), history
+    left = Forecast(left_out=expected.left_out, incomplete=expected.incomplete)
+    assert forecast(shop.lake.pipeline, shop.lake.paths) == left
+
+
+def _rows(shop: EditedShop, table: str) -> int:
+    return len(shop.lake.rows(table))
+
+
+def _merged(shop: EditedShop) -> dict[str, int]:
+    """Return the counts of the newest merge."""
+    ledger = [row for row in shop.lake.rows("ledger") if row["step"] == "merge_current"]
+    return dict(max(ledger, key=lambda row: row["entered"])["counts"])
+
+
+def test_a_table_says_what_becomes_of_it_with_rows(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [OF_ORDERS], [], BOTH)
+    shop.declare(RENAMED, MIRRORS)
+    planned = {table.name: (table.state, table.rows) for table in _planned(shop)}
+    assert planned == {
+        "orders": ("is computed anew from 4 rows; gets amount; loses total", 4),
+        "orders_changes": ("renames total to amount", 0),
+        "lines": ("new", 5),
+        "lines_changes": ("new; gets 5 rows from messages", 5),
+    }
+    shop.forget()
+    missing = "of 5 transactions (csn 110 to 150), messages are not kept any more, or cannot be read"
+    planned = {table.name: (table.state, table.rows) for table in _planned(shop)}
+    assert planned["lines"] == ("new; left out of cuts until a snapshot is loaded", 0)
+    assert planned["lines_changes"] == (f"new; needs a snapshot: {missing}", 0)
+    shop.declare(BOTH, [OF_LINES])
+    assert _planned(shop)[-1].state == "stays, and gets nothing more"
+
+
+def test_a_refused_edit_is_named_with_its_line(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [OF_ORDERS], [], BOTH)
+    shop.declare(BOTH, ["{table: orders, partition_by: total}"])
+    with pytest.raises(ConfigurationError) as refused:
+        _planned(shop)
+    assert str(refused.value).startswith(
+        f"{tmp_path}/shop.yaml:10: targets.mirrors[0].partition_by: found total, expected nothing. The rows of orders"
+    )
+
+
+def _planned(shop: EditedShop) -> list[PlannedTable]:
+    return planned_tables(shop.lake.pipeline, shop.lake.paths.warehouse, str(shop.folder / "shop.yaml"))

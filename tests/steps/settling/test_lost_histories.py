@@ -1,0 +1,106 @@
+"""A history that is gone is made again; one that holds rows of another table is never written into."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
+from steps.settling.test_settle import BOTH, OF_LINES, OF_ORDERS, fill, incomplete
+from txloom.errors import ConfigurationError
+from txloom.storage.declarations import records as r
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> EditedShop:
+    return EditedShop(tmp_path)
+
+
+def lose(shop: EditedShop, *tables: str) -> None:
+    for table in tables:
+        shutil.rmtree(shop.lake.paths.table(table))
+
+
+@pytest.mark.parametrize(
+    "lost", [["lines_changes"], ["doc_stream"], ["lines_changes", "doc_stream"], ["lines", "lines_changes"]]
+)
+def test_a_history_that_is_gone_is_made_again(shop: EditedShop, lost: list[str]) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+    fill(shop)
+    before = {name: shop.lake.rows(name) for name in ("lines_changes", "doc_stream")}
+    lose(shop, *lost)
+    shop.orders(4)
+    shop.run()
+    for name in before.keys() & {*lost}:
+        rows = shop.lake.rows(name)
+        assert [row for row in before[name] if row not in rows] == []
+    shop.commit(("D", "lines", 20))
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+    assert shop.shown("doc_current") == shop.documents()
+    assert {state.newest.status for state in shop.states_of().values()} == {r.COMPLETE}
+
+
+def test_a_table_whose_history_and_messages_are_gone_leaves_the_cuts(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    fill(shop)
+    shop.forget("lines")
+    lose(shop, "lines_changes")
+    shop.orders(4)
+    shop.run()
+    assert shop.shown("lines") is None and [row["table"] for row in incomplete(shop)] == ["lines"]
+    assert shop.shown("orders") == shop.source("orders")
+    shop.load("lines")
+    assert shop.shown("lines") == shop.source("lines") and not incomplete(shop)
+
+
+@pytest.mark.parametrize("history", ["kept", "lines_changes"])
+def test_a_table_that_gets_another_name_keeps_its_rows_without_messages(shop: EditedShop, history: str) -> None:
+    shop.declare(BOTH, [OF_ORDERS, f"{{table: lines, history: {history}}}"])
+    fill(shop)
+    shop.forget("lines")
+    named = {"orders": ORDERS, "items": LINES}
+    kept = f"{{table: items, history: {history}}}" if history == "kept" else "{table: items}"
+    shop.declare(named, [OF_ORDERS, kept], sources={"items": "APP.LINES"})
+    shop.orders(4)
+    shop.run()
+    assert shop.shown("items") == shop.source("lines") and not incomplete(shop)
+
+
+def test_a_member_that_gets_another_name_keeps_its_rows_without_messages(shop: EditedShop) -> None:
+    shop.declare(BOTH, [], [DOCUMENTS])
+    fill(shop)
+    shop.forget()
+    documents = DOCUMENTS.replace("table: lines", "table: rows").replace("as: items", "as: parts")
+    shop.declare({"orders": ORDERS, "rows": LINES}, [], [documents], sources={"rows": "APP.LINES"})
+    shop.orders(4)
+    shop.run()
+    named = [{"parts": row.pop("items"), **row} for row in shop.documents()]
+    assert shop.shown("doc_current") == named and not incomplete(shop)
+
+
+def test_a_history_of_another_table_is_not_written_into(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    fill(shop)
+    shop.declare(BOTH, ["{table: orders, history: lines_changes}"])
+    with pytest.raises(ConfigurationError) as refused:
+        shop.run()
+    assert str(refused.value) == (
+        "pipeline shop: targets.mirrors[orders].history: found lines_changes, expected changes of APP.LINES as before. "
+        "Give the target another history, or move the folder lines_changes away."
+    )
+    lose(shop, "lines_changes")
+    shop.run()
+    assert shop.shown("orders") == shop.source("orders")
+
+
+def test_documents_of_another_root_need_another_history(shop: EditedShop) -> None:
+    shop.declare(BOTH, [], [DOCUMENTS])
+    fill(shop)
+    other = "{name: doc, root: lines, children: [{table: orders, as: of, relation: one, parent_key: [id]}]}"
+    shop.declare(BOTH, [], [other])
+    with pytest.raises(ConfigurationError, match=r"targets.aggregates\[doc\].root: found lines, expected transactions"):
+        shop.run()
+    shop.declare(BOTH, [], [other.replace("name: doc", "name: doc, history: by_line, current: lines_now")])
+    shop.run()
+    assert [row["id"] for row in shop.shown("lines_now") or ()] == [row["id"] for row in shop.source("lines")]
