@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from txloom.errors import ConfigurationError
+from txloom.steps.backfill.compared_values import UNCOMPARED
 from txloom.steps.backfill.scope import Scope, Target
-from txloom.steps.backfill.shadow_diff import SAMPLES, UNCOMPARED, json_value
+from txloom.steps.backfill.shadow_diff import SAMPLES, json_value
 from txloom.steps.backfill.table_comparison import Comparison
 from txloom.storage.delta.sql import sql_name
 from txloom.storage.targets import shadow_tables

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyValues
-from txloom.current.row_diff import KEY, POSITION, difference, with_hashes
+from txloom.current.row_diff import KEY, POSITION, VALUES, difference, with_hashes
+from txloom.steps.backfill.compared_values import compared_values
 from txloom.steps.backfill.scope import Target
 from txloom.storage.targets.shadow_tables import DIFFERENCE, INSERTED, REPEATED, SURPLUS, UPDATED
 
@@ -16,8 +17,6 @@ SAMPLES = 20
 """Rows of each table that a report shows."""
 TEXT = 200
 """Characters of a value that a report shows."""
-UNCOMPARED = ("_txloom_landing", "_txloom_row")
-"""Where an event was landed. They are not compared: a redelivery has others and the same content."""
 
 
 def differing(now: pa.Table, rebuilt: pa.Table, target: Target) -> pa.Table:
@@ -31,8 +30,7 @@ def differing(now: pa.Table, rebuilt: pa.Table, target: Target) -> pa.Table:
     Returns:
         Rows in the schema `schema_of(target)`, in no order.
     """
-    columns = [name for name in target.schema.names if name not in UNCOMPARED]
-    now, rebuilt = (with_hashes(rows, target.key, columns) for rows in (now, rebuilt))
+    now, rebuilt = (_hashed(rows, target) for rows in (now, rebuilt))
     unique, again = _unique(now)
     differences = difference(unique, rebuilt)
     twice = _repeated(rebuilt, again, rebuilt.take(differences.updated), target)
@@ -45,6 +43,13 @@ def differing(now: pa.Table, rebuilt: pa.Table, target: Target) -> pa.Table:
         _kind_rows(REPEATED, twice, target),
     ]
     return pa.concat_tables(parts)
+
+
+def _hashed(rows: pa.Table, target: Target) -> pa.Table:
+    """Return rows with the hashes of their key and of the values that are compared."""
+    compared = compared_values(rows)
+    hashed = with_hashes(compared, target.key, compared.column_names)
+    return rows.append_column(KEY, hashed.column(KEY)).append_column(VALUES, hashed.column(VALUES))
 
 
 def _repeated(rebuilt: pa.Table, again: pa.Table, updated: pa.Table, target: Target) -> pa.Table:
@@ -80,7 +85,7 @@ def _kind_rows(kind: str, rows: pa.Table, target: Target, was: list[str] | None 
 
 
 def _hashes(rows: pa.Table) -> tuple[list[bytes], list[bytes]]:
-    keys, values = (cast("list[bytes]", rows.column(name).to_pylist()) for name in (KEY, "_txloom_values"))
+    keys, values = (cast("list[bytes]", rows.column(name).to_pylist()) for name in (KEY, VALUES))
     return keys, values
 
 

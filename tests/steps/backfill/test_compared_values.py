@@ -1,0 +1,49 @@
+"""What a comparison of histories looks at."""
+
+import pyarrow as pa
+
+from txloom.steps.backfill.scope import Target
+from txloom.steps.backfill.shadow_diff import differing
+from txloom.storage.targets.shadow_tables import KIND
+
+NAMES = pa.list_(pa.string())
+CHANGE = pa.struct(
+    [("id", pa.int64()), ("_txloom_landing", pa.int64()), ("_txloom_row", pa.int64()), ("_txloom_absent", NAMES)]
+)
+FLAT = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("_txloom_landing", pa.int64()), ("_txloom_absent", NAMES)])
+NESTED = pa.schema([("id", pa.int64()), ("lines", pa.list_(CHANGE))])
+
+
+def kinds(schema: pa.Schema, now: list[dict[str, object]], rebuilt: list[dict[str, object]]) -> list[str]:
+    """Return the kinds of differences between rows of a history."""
+    target = Target("history", ("id",), schema, is_history=True)
+    tables = (pa.Table.from_pylist(rows, schema) for rows in (now, rebuilt))
+    return [row[KIND] for row in differing(*tables, target).select([KIND]).to_pylist()]
+
+
+def flat(landing: int, absent: list[str] | None, v: int = 1) -> dict[str, object]:
+    return {"id": 1, "v": v, "_txloom_landing": landing, "_txloom_absent": absent}
+
+
+def nested(*changes: tuple[int, int, list[str] | None]) -> dict[str, object]:
+    lines = [{"id": n, "_txloom_landing": at, "_txloom_row": at, "_txloom_absent": absent} for n, at, absent in changes]
+    return {"id": 1, "lines": lines}
+
+
+def test_where_an_event_was_landed_is_no_difference() -> None:
+    assert kinds(FLAT, [flat(1, None)], [flat(2, None)]) == []
+    assert kinds(NESTED, [nested((1, 1, None), (2, 1, None))], [nested((1, 7, None), (2, 8, None))]) == []
+
+
+def test_names_of_columns_that_are_not_declared_any_more_are_no_difference() -> None:
+    assert kinds(FLAT, [flat(1, ["gone", "v"])], [flat(1, ["v"])]) == []
+    assert kinds(FLAT, [flat(1, ["gone"])], [flat(1, [])]) == []
+    assert kinds(NESTED, [nested((1, 1, ["gone", "id"]), (2, 1, ["gone"]))], [nested((1, 1, ["id"]), (2, 1, []))]) == []
+
+
+def test_other_names_values_and_changes_are_differences() -> None:
+    assert len(kinds(FLAT, [flat(1, ["v"])], [flat(1, None)])) == 1
+    assert len(kinds(FLAT, [flat(1, None, 1)], [flat(1, None, 2)])) == 1
+    assert len(kinds(NESTED, [nested((1, 1, ["id"]))], [nested((1, 1, []))])) == 1
+    assert len(kinds(NESTED, [nested((1, 1, None), (2, 1, None))], [nested((1, 1, None))])) == 1
+    assert len(kinds(NESTED, [{"id": 1, "lines": None}], [nested()])) == 1
