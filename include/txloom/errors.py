@@ -41,7 +41,7 @@ class BeyondValidThrough(TxloomError):
 
 
 class BeforeHistory(TxloomError):
-    """A reader asked for a state of which rows were cleaned from history."""
+    """A reader asked for a state of which history does not have all rows."""
 
     exit_code = 4
 

@@ -28,6 +28,7 @@ from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
+from txloom.storage.declarations.incomplete import refuse_incomplete
 from txloom.storage.delta import arrow_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
@@ -59,7 +60,8 @@ def as_of(
 
     Raises:
         BeyondValidThrough: The csn is above valid-through.
-        BeforeHistory: The csn is below what maintenance cleaned from history.
+        BeforeHistory: The csn is below what maintenance cleaned from history, or the history lacks changes at or below
+            it because the declaration changed.
         ConfigurationError: The pipeline does not have the table.
         ValueError: Not exactly one of csn and time was given.
     """
@@ -226,6 +228,7 @@ def _members(aggregate: Aggregate) -> list[str]:
 
 def _folded(paths: TablePaths, row_table: RowTable, upto: Watermark) -> pa.Table:
     history_reader.refuse_cleaned(paths, row_table, upto)
+    refuse_incomplete(paths, row_table, upto.valid_through)
     empty = schemas.current_schema(row_table.table).empty_table()
     folded = fold(
         empty, history_reader.changes(paths, row_table, upto), key=row_table.key, columns=row_table.table.column_names

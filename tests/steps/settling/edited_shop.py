@@ -13,6 +13,7 @@ from txloom.config import load
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import State
+from workloads.operations import OPERATE
 from workloads.small_lake import SmallLake
 
 Row = dict[str, Any]
@@ -166,6 +167,10 @@ class EditedShop:
         (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         self.lake.step(load_snapshot, self.lake.session, Snapshot(str(folder.parent), self.csn, ahead=True))
         self.run()
+
+    def clean(self) -> None:
+        """Remove from histories what current tables do not need, as maintenance does."""
+        OPERATE["clean"](self.lake, None)  # type: ignore[arg-type]
 
     def forget(self, *tables: str) -> None:
         """Remove the messages of landed rows as maintenance does with old ones: of some tables, or of all."""

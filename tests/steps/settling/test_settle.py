@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
+from txloom import read
+from txloom.errors import BeforeHistory
 from txloom.quality import findings as f
 from txloom.storage.checks import findings
 from txloom.storage.declarations import records as r
@@ -81,6 +83,25 @@ def test_cuts_leave_out_a_table_whose_messages_are_gone_until_a_snapshot_is_load
     assert incomplete(shop) == []
 
 
+def test_no_state_is_read_that_a_history_lacks_changes_of(shop: EditedShop) -> None:
+    without_messages(shop)
+    first, last = min(shop.states), shop.csn
+    with pytest.raises(BeforeHistory, match="not complete"):
+        as_of(shop, "lines", last)
+    shop.load("lines")
+    shop.run()
+    assert as_of(shop, "lines", last) == shop.source("lines", last)
+    with pytest.raises(BeforeHistory, match=f"complete since csn {last} only"):
+        as_of(shop, "lines", first)
+    assert as_of(shop, "orders", first) == shop.source("orders", first)
+
+
+def as_of(shop: EditedShop, table: str, csn: int) -> list[dict[str, Any]]:
+    """Return the declared columns of a table's rows as of a csn."""
+    rows = read.as_of(shop.lake.pipeline, table, csn=csn, warehouse=shop.lake.warehouse)
+    return rows.select([name for name in rows.column_names if not name.startswith("_txloom_")]).to_pylist()
+
+
 def test_no_cut_is_published_while_a_table_is_incomplete_where_the_declaration_says_hold(shop: EditedShop) -> None:
     shop.declare(BOTH, [OF_ORDERS])
     fill(shop)
@@ -141,7 +162,17 @@ def _documents_declared(shop: EditedShop) -> None:
     shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
 
 
-@pytest.mark.parametrize("edit", [_column_declared, _child_declared, _documents_declared])
+def _column_declared_after_cleaning(shop: EditedShop) -> None:
+    shop.declare({"orders": {"id": "long"}, "lines": LINES}, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+    fill(shop)
+    shop.clean()
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+
+
+EDITS = [_column_declared, _child_declared, _documents_declared, _column_declared_after_cleaning]
+
+
+@pytest.mark.parametrize("edit", EDITS)
 def test_rows_and_documents_are_the_sources_after_an_edit(shop: EditedShop, edit: Callable[[EditedShop], None]) -> None:
     edit(shop)
     shop.orders(4)

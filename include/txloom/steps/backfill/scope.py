@@ -60,6 +60,8 @@ class Scope:
         release: the highest release.
         redeclared: what messages mean that were landed by an earlier declaration; None: there are none.
         chosen: a SQL condition on transactions, which holds for those that are made again.
+        restores: whether rows that maintenance removed from histories are made again, because their columns or their
+            key are other ones now.
     """
 
     pipeline: Pipeline
@@ -70,6 +72,7 @@ class Scope:
     release: int
     redeclared: Redeclared | None = None
     chosen: str = "true"
+    restores: bool = False
 
     @property
     def tables(self) -> list[str]:
@@ -82,7 +85,7 @@ class Scope:
         targets = []
         for mirror in self.pipeline.targets.mirrors:
             schema = schemas.changes_schema(self.pipeline.table(mirror.table))
-            cleaned = max(small_tables.last_written(self.paths.table(mirror.history), history_reader.CLEANED), 0)
+            cleaned = 0 if self.restores else self._cleaned(mirror.history)
             of_mirror = (mirror.table,)
             targets.append(Target(mirror.history, names.POSITION, schema, True, cleaned, of_mirror))
         for aggregate in self.pipeline.targets.aggregates:
@@ -91,6 +94,9 @@ class Scope:
             members = tuple(name for name, _ in schemas.members_of(aggregate))
             targets.append(Target(aggregate.history, key, schema, is_history=True, members=members))
         return targets
+
+    def _cleaned(self, history: str) -> int:
+        return max(small_tables.last_written(self.paths.table(history), history_reader.CLEANED), 0)
 
     @property
     def currents(self) -> list[Target]:

@@ -109,7 +109,8 @@ def scope_of(
     """
     chosen = only(pipeline, sorted({need.pair[1] for need in needs}))
     conditions = " or ".join(dict.fromkeys(need.transactions for need in needs))
-    return Scope(chosen, paths, run_id, 0, HIGHEST, release, redeclared_of(pipeline, paths, following), conditions)
+    redeclared = redeclared_of(pipeline, paths, following)
+    return Scope(chosen, paths, run_id, 0, HIGHEST, release, redeclared, conditions, restores=True)
 
 
 def _outcomes(scope: Scope) -> list[dict[str, Any]]:

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 
 from txloom.config.models.pipeline import Pipeline
+from txloom.errors import BeforeHistory
 from txloom.storage.declarations import marks
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, State
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
-from txloom.storage.targets.row_tables import row_tables
+from txloom.storage.targets.row_tables import RowTable, row_tables
 
 
 def incomplete_tables(pipeline: Pipeline, states: Mapping[Pair, State]) -> list[str]:
@@ -20,6 +21,25 @@ def incomplete_tables(pipeline: Pipeline, states: Mapping[Pair, State]) -> list[
     """
     fed = {row_table.table.name: (row_table.history, row_table.table.name) for row_table in row_tables(pipeline)}
     return sorted(name for name, pair in fed.items() if pair in states and not states[pair].is_complete)
+
+
+def refuse_incomplete(paths: TablePaths, row_table: RowTable, csn: int) -> None:
+    """Raise BeforeHistory where a history lacks changes at or below a csn, because the declaration changed."""
+    name = row_table.table.name
+    state = r.states(r.read(paths)).get((row_table.history, name))
+    if state is None or (state.is_complete and state.newest.since_csn <= csn):
+        return
+    if state.is_complete:
+        since = state.newest.since_csn
+        raise BeforeHistory(
+            f"as of csn {csn}: the history of {name} is complete since csn {since} only, because its declaration "
+            "changed after messages were removed; from there on every state can be read"
+        )
+    missing = state.newest.missing or "the next cycle makes its rows again"
+    raise BeforeHistory(
+        f"as of csn {csn}: the history of {name} is not complete, because its declaration changed: {missing}. The "
+        "finding of the table says whether it needs a snapshot"
+    )
 
 
 def without_incomplete(pipeline: Pipeline, paths: TablePaths, tables: Iterable[str]) -> list[str]:
