@@ -60,6 +60,8 @@ def run(step: Step) -> dict[str, int]:
     declared, ends = step.declared, batch_plan.ends(paths, taken, known)
     if any(end.redecodes for end in ends):
         declared = declare_redecoded(declared, pipeline, paths, run_id)
+    if declared is None:
+        return totals
     for end in ends:
         rows = list[dict[str, Any]]()
         arrived = landed_between(paths, taken, end.landing)

@@ -48,6 +48,7 @@ TESTED_BY = {
     "storage/dead_letters/hints": "storage/checks/test_findings",
     "storage/dead_letters/known_open": "storage/dead_letters/test_open_letters",
     "storage/dead_letters/spark_rows": "cycles/test_producer_faults",
+    "storage/declarations/earlier_steps": "steps/settling/test_edits_between_steps",
     "storage/declarations/history_rewriting": "steps/settling/test_settle",
     "storage/declarations/incomplete": "steps/settling/test_settle",
     "storage/declarations/loaded": "steps/settling/test_settle",

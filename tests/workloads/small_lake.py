@@ -228,6 +228,8 @@ class SmallLake:
     def _batch(self) -> None:
         """Take in what was landed since, in as many batches as are planned for it."""
         declared = declare(self.pipeline, self.paths, f"run-{self.runs}")
+        if declared is None:
+            return
         pipeline = effective_pipeline(self.pipeline, self.paths)
         history_tables.create(pipeline, self.paths)
         history_tables.take_back(pipeline, self.paths, self.generation)
@@ -235,7 +237,9 @@ class SmallLake:
         with patch.object(batch_plan, "ROWS_AT_ONCE", self.at_once):
             planned = batch_plan.ends(self.paths, self.seen, known)
         if any(end.redecodes for end in planned):
-            declared = declare_redecoded(declared, pipeline, self.paths, f"run-{self.runs}")
+            declared = declare_redecoded(declared, self.pipeline, self.paths, f"run-{self.runs}")
+        if declared is None:
+            return
         for end in planned:
             run_id = f"run-{self.runs}"
             batch = Batch(None, pipeline, self.paths, self.generation, self.batches, run_id, known, declared=declared)  # type: ignore[arg-type]

@@ -51,7 +51,8 @@ def buffer_transactions(step: Step) -> Counts:
 
     Dead transactions that late events completed are redriven at once where the pipeline declares so. A damaged
     checkpoint is replaced by a new checkpoint epoch, which is rebuilt from change_events. A repeated call takes in only
-    what was landed since, and writes nothing twice.
+    what was landed since, and writes nothing twice. Nothing is taken in where the declaration was edited since the
+    newest landing.
 
     Returns:
         Counts over all batches of the run: rows, metadata, duplicates, released, transactions, dead and others;
@@ -62,6 +63,8 @@ def buffer_transactions(step: Step) -> Counts:
     """
     warm_workers(step.spark)
     declared = declare(step.pipeline, step.paths, step.run_id)
+    if declared is None:
+        return {}
     step = replace(step, pipeline=effective_pipeline(step.pipeline, step.paths), declared=declared)
     history_tables.create(step.pipeline, step.paths)
     totals = _run(step)
@@ -102,7 +105,9 @@ def _taken_in(step: Step, epoch: int) -> dict[str, int]:
     parts = parts_of(pipeline)
     planned = batch_plan.extend(paths, plan, known, parts)
     if any(each.redecodes for each in planned):
-        step = replace(step, declared=declare_redecoded(step.declared, pipeline, paths, step.run_id))
+        if (declared := declare_redecoded(step.declared, pipeline, paths, step.run_id)) is None:
+            return totals
+        step = replace(step, declared=declared)
     if known > before:
         LOG.info(f"the buffer is rebuilt up to landing {known}, in {len(planned)} batches")
     arrived = landing_stream.stream(step.spark, paths, plan, max((each.tasks for each in planned), default=1), parts)

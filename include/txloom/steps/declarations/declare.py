@@ -1,5 +1,6 @@
 """Record that histories are written by a changed declaration, before a buffer writes any row by it."""
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.storage import system_tables
 from txloom.storage.buffer.newest_batch import BufferState, Declared, buffer_state
+from txloom.storage.declarations import earlier_steps
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.declarations.refused_edits import messages_of, refused_edits
@@ -20,9 +22,14 @@ from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas, shadow_tables
 
+LOG = logging.getLogger(__name__)
 
-def declare(pipeline: Pipeline, paths: TablePaths, run_id: str) -> Declared:
+
+def declare(pipeline: Pipeline, paths: TablePaths, run_id: str) -> Declared | None:
     """Return the declaration that the buffer works by; record it first where it is another one than before.
+
+    None: messages were landed by another declaration, because it was edited since. The buffer takes them after the next
+    landing, which decodes undecided transactions again.
 
     Nothing is read or written while the declaration stays as the newest batch had it, and no history is gone. A
     repeated call records nothing.
@@ -42,12 +49,21 @@ def declare(pipeline: Pipeline, paths: TablePaths, run_id: str) -> Declared:
     known = r.read(paths)
     if refused := refused_edits(pipeline, paths, known):
         raise ConfigurationError(messages_of(refused, pipeline.name))
+    if not _is_landed(pipeline, paths):
+        return None
     schema_evolution.ensure(paths.table(names.TRANSACTIONS), system_tables.TRANSACTIONS)
     r.append(paths, new_records(pipeline, paths, known, seen), run_id)
     return Declared(content, r.newest_number(r.read(paths)))
 
 
-def declare_redecoded(declared: Declared, pipeline: Pipeline, paths: TablePaths, run_id: str) -> Declared:
+def _is_landed(pipeline: Pipeline, paths: TablePaths) -> bool:
+    if is_landed := earlier_steps.is_landed(pipeline, paths):
+        return is_landed
+    LOG.info("the declaration was edited since messages were landed: the next cycle takes them in")
+    return False
+
+
+def declare_redecoded(declared: Declared, pipeline: Pipeline, paths: TablePaths, run_id: str) -> Declared | None:
     """Record that a buffer takes landings whose messages were decoded by an earlier declaration.
 
     A table that was left out, and declared again before the buffer ran, lacks rows of the transactions between. A
@@ -58,7 +74,12 @@ def declare_redecoded(declared: Declared, pipeline: Pipeline, paths: TablePaths,
         pipeline: the declaration.
         paths: the tables of the pipeline.
         run_id: the run that records it.
+
+    Returns:
+        the declaration with the newest record; None: see `declare`.
     """
+    if not _is_landed(pipeline, paths):
+        return None
     seen, (_, since) = buffer_state(paths), landing_plan.decoded_since(paths)
     after = 0 if seen is None else seen.landing
     states = r.states(r.read(paths))

@@ -4,6 +4,7 @@ Tables and documents are merged piece by piece, by rewriting files; Spark merges
 (`planning`).
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -42,13 +43,16 @@ from txloom.storage.targets.undeclared_columns import effective_pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOG = logging.getLogger(__name__)
+
 
 def merge_current(step: Step) -> Counts:
     """Bring every current table to the pipeline's valid-through; each table's commit is a state that the source had.
 
-    Only large merges open a Spark session. Documents are written before the row tables that they are composed of: after
-    a crash in between, the row tables still have their old watermark, so that the next call composes the same documents
-    again. A repeated call changes nothing.
+    Nothing is merged where the declaration was edited since the buffer ran. Only large merges open a Spark session.
+    Documents are written before the row tables that they are composed of: after a crash in between, the row tables
+    still have their old watermark, so that the next call composes the same documents again. A repeated call changes
+    nothing.
 
     Returns:
         valid_through and release that were reached; how many tables were merged, from how many changes; anew, how many
@@ -62,6 +66,9 @@ def merge_current(step: Step) -> Counts:
     paths, run_id = step.paths, step.run_id
     declared, failures = effective_pipeline(step.pipeline, paths), Failures()
     followed = follow_declaration(step, declared)
+    if followed is None:
+        LOG.info("the declaration was edited since the buffer ran: the next cycle merges by it")
+        return {"valid_through": 0, "merged": 0, "changes": 0}
     computed = followed.computed
     healthy = _created(declared, paths, failures, computed)
     target = target_watermark(healthy, paths)

@@ -13,6 +13,7 @@ from txloom.steps.publish.check_expectations import hold
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
+from txloom.storage.declarations import earlier_steps
 from txloom.storage.declarations.incomplete import incomplete_current
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists
@@ -33,7 +34,8 @@ def publish(step: Step) -> Counts:
     """Publish the current tables as they are, unless the newest cut has the same tables and gaps already.
 
     Transactions that were released after an earlier cut and lie below its valid-through amend it: the new cut lists
-    them (docs/architecture.md, promise 4). No Spark is needed. A repeated call publishes nothing more.
+    them (docs/architecture.md, promise 4). Nothing is published where the declaration was edited since tables were
+    merged. No Spark is needed. A repeated call publishes nothing more.
 
     Returns:
         published: 1 or 0. cut_id and valid_through, where there is a cut. Of a new one also csn_after, the
@@ -49,10 +51,13 @@ def publish(step: Step) -> Counts:
     path = paths.table(names.CUTS)
     last = last_merge(paths, pipeline.current_tables)
     newest = newest_cut(paths)
-    if last is None or (newest is None and not _shows_anything(paths, last[0])):
+    if last is None or (newest is None and not _shows_anything(paths, last.reached)):
         return {"published": 0}
-    reached, is_complete = last
-    left_out = () if is_complete else incomplete_current(pipeline, paths)
+    if not earlier_steps.is_merged(pipeline, paths, last.stamps):
+        LOG.info("the declaration was edited since tables were merged: the next cycle publishes by it")
+        return {"published": 0}
+    reached = last.reached
+    left_out = () if last.is_complete else incomplete_current(pipeline, paths)
     if left_out and pipeline.targets.incomplete == "hold":
         LOG.warning(f"no cut is published while {', '.join(left_out)} are not complete: see the findings")
         return {"published": 0, "incomplete": len(left_out)}

@@ -7,6 +7,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.steps.settling.computed import Computed, are_compared, compare, computed_as_before
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.declarations.earlier_steps import is_buffered
 from txloom.storage.declarations.incomplete import incomplete_tables
 from txloom.storage.delta.read_session import reading
 
@@ -24,7 +25,7 @@ class Followed:
     incomplete: Collection[str] = ()
 
 
-def follow_declaration(step: Step, pipeline: Pipeline) -> Followed:
+def follow_declaration(step: Step, pipeline: Pipeline) -> Followed | None:
     """Compare the tables with the declaration, and make histories again that it asks for.
 
     Nothing is read of the records while every current table was compared with the newest of them. A repeated call makes
@@ -33,10 +34,16 @@ def follow_declaration(step: Step, pipeline: Pipeline) -> Followed:
     Args:
         step: the declaration, the tables and the run.
         pipeline: the declaration with columns that tables took up.
+
+    Returns:
+        what the merge has to know; None where the declaration was edited since the buffer ran, so that no merge can
+        follow it yet.
     """
     paths, seen = step.paths, buffer_state(step.paths)
     if seen is None or not seen.declared.stamp:
         return Followed()
+    if not is_buffered(step.pipeline, seen):
+        return None
     stamp = seen.declared.stamp
     with reading():
         if are_compared(pipeline, paths, stamp):

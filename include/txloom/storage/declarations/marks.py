@@ -16,10 +16,11 @@ from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.storage.declarations.records import Pair
 from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import STAMP
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
-MARK, STAMP = "mark", "declared"
-"""Entries of a current table's userMetadata: its mark, and the stamp of the declaration that it was compared with."""
+MARK = "mark"
+"""The entry of a current table's userMetadata with its mark; that of its declaration is STAMP."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyarrow import fs
 
@@ -13,6 +14,9 @@ from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.stores.delta_tables import is_table
+
+STAMP = "declared"
+"""The entry of a current table's userMetadata with the stamp of the declaration that it was compared with."""
 
 
 @dataclass(frozen=True, order=True)
@@ -33,7 +37,10 @@ class Watermark:
 
 def watermark_of(path: str) -> Watermark:
     """Return the watermark of a current table, from its newest commit metadata; zeros where there is none."""
-    about = newest_metadata(path)
+    return _watermark_in(newest_metadata(path))
+
+
+def _watermark_in(about: Mapping[str, Any]) -> Watermark:
     return Watermark(about.get("valid_through", 0), about.get("release", 0))
 
 
@@ -43,19 +50,37 @@ def merged(paths: TablePaths, tables: Sequence[str]) -> Watermark | None:
     A table without a new change keeps its older watermark. None also where the watermark of a table is beyond.
     """
     last = last_merge(paths, tables)
-    return None if last is None else last[0]
+    return None if last is None else last.reached
 
 
-def last_merge(paths: TablePaths, tables: Sequence[str]) -> tuple[Watermark, bool] | None:
-    """Return the watermark of `merged`, and whether all tables were complete then, as far as the merge knew."""
+@dataclass(frozen=True)
+class LastMerge:
+    """The last complete merge.
+
+    Args:
+        reached: the watermark that it reached.
+        is_complete: whether all tables were complete then, as far as the merge knew.
+        stamps: the stamps of the declarations that the current tables were compared with; "" among them: one was not.
+    """
+
+    reached: Watermark
+    is_complete: bool
+    stamps: frozenset[str]
+
+
+def last_merge(paths: TablePaths, tables: Sequence[str]) -> LastMerge | None:
+    """Return the last complete merge; None: see `merged`."""
     merges = "step = 'merge_current' and detail is null"
     row = small_tables.newest(paths.table(names.LEDGER), "valid_through, counts", merges)
     if row is None:
         return None
     counts = dict(row["counts"])
     reached = Watermark(row["valid_through"], counts["release"])
-    is_beyond = any(watermark_of(paths.table(name)) > reached for name in tables)
-    return None if is_beyond else (reached, not counts.get("incomplete"))
+    newest = [newest_metadata(paths.table(name)) for name in tables]
+    if any(_watermark_in(about) > reached for about in newest):
+        return None
+    stamps = frozenset(about.get(STAMP, "") for about in newest)
+    return LastMerge(reached, not counts.get("incomplete"), stamps)
 
 
 def gone(paths: TablePaths, tables: Sequence[str]) -> list[str]:

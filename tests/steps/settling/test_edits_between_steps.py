@@ -1,0 +1,64 @@
+"""Edits of a declaration while a cycle runs: the steps that are left do nothing by another declaration than before."""
+
+from pathlib import Path
+
+import pytest
+
+from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
+from txloom.steps.merge.merge_current import merge_current
+from txloom.steps.publish.publish import publish
+
+BOTH = {"orders": ORDERS, "lines": LINES}
+OF_ORDERS = "{table: orders}"
+OF_LINES = "{table: lines}"
+STEPS = ("land", "buffer", "merge", "publish")
+
+
+def run_edited(shop: EditedShop, behind: str) -> None:
+    """Run one cycle in which a table, its mirror and documents are declared behind a step."""
+    lake = shop.lake
+    calls = {
+        "land": lake.land,
+        "buffer": lake.buffer,
+        "merge": lambda: lake.step(merge_current, lake.session),
+        "publish": lambda: lake.step(publish, None),
+    }
+    for step in STEPS:
+        calls[step]()
+        if step == behind:
+            shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+
+
+@pytest.mark.parametrize("behind", STEPS)
+def test_a_cut_shows_an_edit_whole_or_not_at_all(tmp_path: Path, behind: str) -> None:
+    shop = EditedShop(tmp_path)
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    shop.orders(1, 2)
+    shop.run()
+    shop.orders(3)
+    run_edited(shop, behind)
+    assert shop.shown("orders") == shop.source("orders")
+    assert shop.shown("lines") is None
+    shop.orders(4)
+    shop.run()
+    assert shop.shown("orders") == shop.source("orders")
+    assert shop.shown("lines") == shop.source("lines")
+    assert shop.shown("doc_current") == shop.documents()
+
+
+def test_messages_that_were_landed_by_a_declaration_that_is_gone_again_are_decoded_again(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    shop.orders(1)
+    shop.run()
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    shop.orders(2)
+    shop.lake.land()
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    shop.lake.buffer()
+    shop.lake.step(merge_current, shop.lake.session)
+    shop.lake.step(publish, None)
+    assert shop.shown("lines") == shop.source("lines")
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+    assert len(shop.source("lines")) == 2
