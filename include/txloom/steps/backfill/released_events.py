@@ -115,6 +115,8 @@ def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
         left = chosen.filter(pc.invert(once))
         return Rebuilt(rebuilt.history, pa.concat_tables([rebuilt.outcomes, outcomes_of(left, GONE)]))
     events = _landed(scope, chosen, between, bounds)
+    if not events.num_rows:
+        return Rebuilt({}, outcomes_of(chosen, _fates(pc.equal(chosen.column("rows"), pa.scalar(0)))))
     complete = _complete(events, chosen)
     tx = pa.array(np.unique(complete.column("tx").to_numpy()), pa.int64())
     there = pc.or_(pc.is_in(chosen.column("tx"), tx), pc.equal(chosen.column("rows"), pa.scalar(0)))
@@ -122,8 +124,13 @@ def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
     made = made_of(scope.pipeline, of_tables(complete, whole, scope.tables), whole.select(RELEASED_ROWS.names), 0)
     bad = pa.array(sorted(made.unreadable), pa.int64())
     unreadable = pc.is_in(chosen.column("tx"), bad)
-    outcome = pc.if_else(unreadable, UNREADABLE, pc.if_else(there, REBUILT, GONE))
-    return Rebuilt(made.history, outcomes_of(chosen, outcome))
+    return Rebuilt(made.history, outcomes_of(chosen, pc.if_else(unreadable, UNREADABLE, _fates(there))))
+
+
+def _fates(there: AnyValues) -> AnyValues:
+    """Return what becomes of transactions; there: of which every event is there."""
+    fates: AnyValues = pc.if_else(there, REBUILT, GONE)
+    return fates
 
 
 def outcomes_of(chosen: pa.Table, fate: str | AnyValues, tables: Sequence[Sequence[str]] | None = None) -> pa.Table:

@@ -143,7 +143,7 @@ def _from_messages(scope: Scope, needs: Sequence[Need]) -> dict[Pair, Made]:
             rows[need.pair[0]],
             transactions=transactions,
             renamed=need.renamed,
-            missing=remake.missing_of(need, targets[need.pair[0]], outcomes),
+            missing=remake.missing_of(scope, need, targets[need.pair[0]], outcomes),
         )
         for need in needs
     }

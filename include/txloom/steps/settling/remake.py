@@ -19,6 +19,7 @@ from txloom.steps.step import Step
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations.records import Pair, Record
 from txloom.storage.declarations.redeclared import redeclared_of
+from txloom.storage.declarations.undecided import Undecided
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import shadow_tables
@@ -43,6 +44,13 @@ class Missing:
     last_csn: int = 0
     may_come: bool = False
     from_history: bool = False
+
+    def __or__(self, other: "Missing") -> "Missing":
+        """Return what is missing of both; none of their transactions are the same."""
+        if not (self.transactions and other.transactions):
+            return self if self.transactions else other
+        first, last = min(self.first_csn, other.first_csn), max(self.last_csn, other.last_csn)
+        return Missing(self.transactions + other.transactions, first, last, self.may_come and other.may_come)
 
     def __str__(self) -> str:
         """Return what is missing in words."""
@@ -81,7 +89,7 @@ def remake(
         by_history.setdefault(need.pair[0], []).append(need)
     for target in scope.histories:
         if of_history := by_history.get(target.name):
-            missing = {need.pair: missing_of(need, target, outcomes) for need in of_history}
+            missing = {need.pair: missing_of(scope, need, target, outcomes) for need in of_history}
             made |= missing
             _write(step, scope, target, of_history, whole=not any(each.transactions for each in missing.values()))
     shadow_tables.drop(step.paths, [names.TRANSACTIONS, *(target.name for target in scope.histories)])
@@ -119,7 +127,19 @@ def _outcomes(scope: Scope) -> list[dict[str, Any]]:
     return small_tables.query(path, f"select * from t where {STAY}")
 
 
-def missing_of(need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]]) -> Missing:
+def missing_of(scope: Scope, need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]]) -> Missing:
+    """Return what a history's member lacks: transactions, and rows that nobody watched before they were removed.
+
+    Args:
+        scope: the rebuild.
+        need: what the member needs.
+        target: the history.
+        outcomes: the transactions that could not be made again.
+    """
+    return _lacking(need, target, outcomes) | _removed(scope, need)
+
+
+def _lacking(need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]]) -> Missing:
     """Return what a history's member lacks: of a document's history, transactions of which some member is not there."""
     lacking = [
         row
@@ -132,6 +152,22 @@ def missing_of(need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]]
     csns = [row["csn"] for row in lacking]
     may_come = all(row["fate"] == SHORT for row in lacking)
     return Missing(len({(row["xid"], row["csn"]) for row in lacking}), min(csns), max(csns), may_come)
+
+
+def _removed(scope: Scope, need: Need) -> Missing:
+    """Return the transactions of a table's rows that nobody watched, and whose messages are not kept any more.
+
+    No transaction that was finished has such a row: a connector's snapshot, and changes that stand alone, are decided
+    only where a table of theirs is watched.
+    """
+    if scope.redeclared is None or not (need.everything or need.gap is not None):
+        return Missing()
+    sources = [source for source, table in scope.redeclared.sources.items() if table == need.pair[1]]
+    rows = Undecided(scope.paths).removed(sorted(sources))
+    if not rows:
+        return Missing()
+    csns = [row["csn"] for row in rows]
+    return Missing(len({row["transaction_id"] for row in rows}), min(csns), max(csns))
 
 
 def _write(step: Step, scope: Scope, target: Target, needs: Sequence[Need], *, whole: bool) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,8 @@ IN_ORDER = 'order by landing, "row"'
 MESSAGE_COLUMNS = [name.strip('" ') for name in MESSAGE.split(",")]
 UNWATCHED = "kind = 'row' and \"table\" is null and value is not null"
 """Rows of tables that were not watched when they were landed, and whose messages are kept."""
+UNDECIDED = "transaction_id not in (select transaction_id from d where transaction_id is not null)"
+"""Events of no transaction that was finished; d: the finished ones."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,29 @@ class Undecided:
         """Return the messages of one delivery of each transaction, of a source whose messages depend on their order."""
         return deliveries.of_transactions(self.paths, transactions)
 
+    def removed(self, sources: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the unwatched rows of some source tables whose messages were removed before they were decided.
+
+        A row that was delivered again, and has its message there, is left out.
+
+        Args:
+            sources: names of source tables.
+
+        Returns:
+            transaction_id and csn of each; csn: 0 where the row has none.
+        """
+        if not sources:
+            return []
+        tables = {"t": opened(self.paths.change_events), "k": opened(self.paths.change_events)}
+        gone = f"kind = 'row' and \"table\" is null and value is null and source_table in ({text_list(sources)})"
+        again = "k.kind = 'row' and k.value is not null and k.tx = t.tx and k.source_table = t.source_table"
+        gone += f" and not exists (select 1 from k where {again} and k.payload = t.payload)"
+        if exists(self.paths.table(names.TRANSACTIONS)):
+            gone += f" and {UNDECIDED}"
+            tables["d"] = opened(self.paths.table(names.TRANSACTIONS))
+        sql = f"select transaction_id, coalesce(csn, 0) as csn from t where {gone}"
+        return arrow_tables.ask(tables, sql).to_pylist()
+
     def unwatched(self, sources: Sequence[str], but: Sequence[str]) -> Iterator[pa.Table]:
         """Yield, in parts, the unwatched messages of some source tables whose transactions were never decided.
 
@@ -85,7 +110,7 @@ class Undecided:
         of_sources = f"{UNWATCHED} and source_table in ({text_list(sources)})"
         tables = {"t": opened(self.paths.change_events)}
         if exists(self.paths.table(names.TRANSACTIONS)):
-            of_sources += " and transaction_id not in (select transaction_id from d where transaction_id is not null)"
+            of_sources += f" and {UNDECIDED}"
             tables["d"] = opened(self.paths.table(names.TRANSACTIONS))
         left_out = pa.array(but, pa.string())
         sql = f'select {MESSAGE}, transaction_id, landing, "row" from t where {of_sources} {IN_ORDER}'

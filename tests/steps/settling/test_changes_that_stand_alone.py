@@ -1,0 +1,88 @@
+"""Edits of the declaration of a source whose changes stand alone, after messages were removed."""
+
+import json
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from txloom.config import load
+from txloom.quality import findings as f
+from txloom.storage.checks import findings
+from workloads.small_lake import SmallLake
+
+TABLE = "  - {{name: {name}, source: APP.{upper}, key: [id], columns: {{id: long}}}}\n"
+HEAD = (
+    "name: shop\nsource: {{format: change_events, files: {{path: {inbox}}}}}\ncompleteness: {{rule: single}}\ntables:\n"
+)
+DOCUMENTS = "{name: doc, root: a}"
+
+
+def declare(folder: Path, tables: str, aggregates: str = "") -> SmallLake:
+    """Return a lake of some tables, each with a mirror."""
+    inbox = folder / "inbox"
+    text = HEAD.format(inbox=inbox) + "".join(TABLE.format(name=each, upper=each.upper()) for each in tables)
+    text += f"targets: {{mirrors: [{', '.join(tables)}], aggregates: [{aggregates}]}}\n"
+    (folder / "shop.yaml").write_text(text)
+    return SmallLake(folder, load(folder / "shop.yaml"))
+
+
+def insert(folder: Path, at: int, table: str) -> None:
+    """Let the source insert the row with the id `at` into a table."""
+    topic = folder / "inbox" / table
+    topic.mkdir(parents=True, exist_ok=True)
+    event = {"changeType": "insert", "timestamp": at, "table": f"APP.{table.upper()}"}
+    (topic / f"{at}.jsonl").write_text(json.dumps({**event, "columnNames": ["id"], "columnValues": [at]}) + "\n")
+
+
+def forget(lake: SmallLake) -> None:
+    """Remove all messages, as maintenance does with old ones."""
+    DeltaTable(lake.paths.change_events).update(predicate="kind = 'row'", updates={"value": "null"})
+
+
+def edit(folder: Path, lake: SmallLake, tables: str, aggregates: str = "") -> None:
+    """Declare other tables and run a cycle."""
+    lake.pipeline = declare(folder, tables, aggregates).pipeline
+    lake.run()
+
+
+def ids(lake: SmallLake, table: str) -> list[int] | None:
+    """Return the ids that a current table has in the newest cut; None: the cut lacks it."""
+    cut = max(lake.rows("cuts"), key=lambda each: int(each["cut_id"]))
+    version = dict(cut["versions"]).get(table)
+    return None if version is None else sorted(row["id"] for row in lake.rows(table, version))
+
+
+def test_a_table_whose_changes_were_removed_before_anybody_watched_it_needs_a_snapshot(tmp_path: Path) -> None:
+    lake = declare(tmp_path, "a")
+    for at, table in ((10, "a"), (11, "b"), (12, "b"), (13, "a")):
+        insert(tmp_path, at, table)
+    lake.run()
+    forget(lake)
+    insert(tmp_path, 20, "b")
+    edit(tmp_path, lake, "ab")
+    assert ids(lake, "a") == [10, 13]
+    assert ids(lake, "b") is None
+    (row,) = [row for row in findings.open_findings(lake.paths) if row["code"] == f.INCOMPLETE]
+    assert (row["table"], row["since_csn"]) == ("b", 12)
+
+
+def test_changes_that_were_delivered_again_are_not_missing(tmp_path: Path) -> None:
+    lake = declare(tmp_path, "a")
+    for at, table in ((10, "a"), (11, "b")):
+        insert(tmp_path, at, table)
+    lake.run()
+    forget(lake)
+    event = tmp_path / "inbox" / "b" / "11.jsonl"
+    event.with_name("12.jsonl").write_text(f"\n{event.read_text()}")
+    lake.run()
+    edit(tmp_path, lake, "ab")
+    assert ids(lake, "b") == [11]
+
+
+def test_documents_of_tables_with_mirrors_need_no_message(tmp_path: Path) -> None:
+    lake = declare(tmp_path, "a")
+    insert(tmp_path, 10, "a")
+    lake.run()
+    forget(lake)
+    edit(tmp_path, lake, "a", DOCUMENTS)
+    assert ids(lake, "doc_current") == [10]
