@@ -35,6 +35,7 @@ from txloom.storage.declarations.redeclared import as_declared
 from txloom.storage.delta import arrow_tables
 from txloom.storage.targets import schemas
 from txloom.transactions import metadata
+from txloom.transactions.events import NOWHERE
 
 Matrix = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -58,11 +59,25 @@ def rebuild_redeclared(scope: Scope, chosen: pa.Table, bounds: tuple[int, int]) 
         left = chosen.filter(pc.invert(once))
         return Rebuilt(rebuilt.history, pa.concat_tables([rebuilt.outcomes, outcomes_of(left, GONE)]))
     assert scope.redeclared is not None
-    judged = Judged(scope, chosen, as_declared(scope.pipeline, scope.redeclared, _landed(scope, chosen, bounds)))
+    events = as_declared(scope.pipeline, scope.redeclared, _landed(scope, chosen, bounds))
+    judged = Judged(scope, _with_csns(chosen, events), events)
     made = [*_made(judged)]
     unreadable = {tx for each in made for tx in each.unreadable}
     history = {name: rows for each in made for name, rows in each.history.items()}
     return Rebuilt(history, judged.outcomes(unreadable))
+
+
+def _with_csns(chosen: pa.Table, events: pa.Table) -> pa.Table:
+    """Return transactions that had no watched row to tell their csn at the csn of the last row that is watched now."""
+    csn = chosen.column("csn").to_numpy()
+    if (csn != NOWHERE).all() or not events.num_rows:
+        return chosen
+    rows = events.filter(pc.equal(events.column("kind"), pa.scalar("row")))
+    last = rows.group_by("tx").aggregate([("csn", "max")])
+    places = pc.index_in(chosen.column("tx").combine_chunks(), last.column("tx").combine_chunks())
+    of_rows = last.column("csn_max").combine_chunks().take(places)
+    known = pc.if_else(pa.array(csn == NOWHERE), pc.coalesce(of_rows, pa.scalar(NOWHERE)), pa.array(csn))
+    return chosen.set_column(chosen.column_names.index("csn"), "csn", known)
 
 
 def _landed(scope: Scope, chosen: pa.Table, bounds: tuple[int, int]) -> pa.Table:

@@ -20,6 +20,7 @@ from txloom.storage.buffer.buffer_stream import RELEASED_ROWS, REPEATED_ROWS
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.sql import instant_literal, sql_name, text_list
 from txloom.storage.system_tables import TRANSACTIONS
+from txloom.transactions.events import NOWHERE
 from txloom.transactions.hashes import hashed
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
@@ -55,7 +56,11 @@ def transactions(scope: Scope) -> pa.Table:
     Their columns are those of the schema RELEASED_ROWS, transaction_id, xid, release and landing; first_landing,
     last_landing and runs are 0.
     """
-    where = f"status = 'released' and release <= {scope.release} and csn between {scope.first} and {scope.last}"
+    csns = f"csn between {scope.first} and {scope.last}"
+    if scope.redeclared is not None and scope.first <= 0:
+        # Where only rows tell a csn, a transaction without a watched row has none.
+        csns += f" or csn = {NOWHERE}"
+    where = f"status = 'released' and release <= {scope.release} and ({csns})"
     columns = [*COLUMNS, "first_landed_at", "finished_at", "landing"]
     schema = pa.schema([TRANSACTIONS.field(name) for name in columns])
     rows = arrow_tables.rows_of(scope.paths.table(names.TRANSACTIONS), schema, f"{where} and ({scope.chosen})")
