@@ -79,9 +79,10 @@ cluster: services ## a cluster of Spark with lakes on S3 and HDFS: four pipeline
 bench: setup ## measure every part beside its limit (PARTS="merge first_load": some of them; see tests/benchmarks/run.py)
 	@PYTHONPATH=$(CURDIR)/tests python tests/benchmarks/run.py $(PARTS)
 
-soak: setup ## 2,000 random workloads of every source without a JVM, 100 through Spark, a million messages that lie (hours)
+soak: setup ## 2,000 random workloads of every source without a JVM, 100 through Spark, as many with edited declarations, a million messages that lie (hours)
 	@TXLOOM_FUZZ=20000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/events/fuzz
 	@TXLOOM_COMPILED=1 TXLOOM_EXAMPLES=3000 TXLOOM_LAKES=2000 TXLOOM_WORKLOADS=100 TXLOOM_LARGE=1000000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads
+	@TXLOOM_COMPILED=1 TXLOOM_EDITED=2000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads/random/test_any_declaration.py
 	@TXLOOM_SNAPSHOTS=100 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/steps/snapshots/test_follow_any_snapshots.py
 
 mutants: setup ## put wrong rules into a copy, one at a time; the tests must catch each (half an hour; ONLY=TEXT: some)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from pyspark import SparkContext
 
 import running
-from drawn import examples
+from drawn import drawn_lines, examples
 from txloom.steps.runner import log_to_output
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -130,6 +130,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let lakes know the marks of the test that runs, before its fixtures are made."""
     running.MARKS.clear()
     running.MARKS.update(mark.name for mark in item.iter_markers())
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what the random lakes of a run drew, so that a reader sees that each operation happens."""
+    for line in drawn_lines([dict(report.user_properties) for report in terminalreporter.getreports("passed")]):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)

@@ -43,6 +43,8 @@ class Dimensions:
     operations: see OPERATIONS. in_order: metadata keeps commit order.
     wraps: transaction ids begin anew, once everything before has come. impatient: what is not whole with its landing is
     given up, and released once the rest has come.
+    below: a table hangs below a child of the aggregate, as in an aggregate of its own. serials: some keys have a column
+    that identifies a row by itself. These two are drawn where a declaration is edited (`edited`).
     """
 
     source: str = GOLDENGATE
@@ -64,6 +66,8 @@ class Dimensions:
     in_order: bool = True
     wraps: bool = False
     impatient: bool = False
+    below: bool = False
+    serials: bool = False
 
     @property
     def family(self) -> str:
@@ -122,6 +126,16 @@ def drawn(chance: Random, source: str | None = None) -> Dimensions:
     if source == EXTRACTS:
         made = replace(made, keyless=False, far=False, files="parts", touched=False, cut=False, junk=False)
     return made if os.environ.get("TXLOOM_DIMENSIONS") == "all" else without_faults(made)
+
+
+def edited(seed: int, source: str) -> Dimensions:
+    """Draw the dimensions of a workload whose declaration is edited."""
+    chance = Random(f"{seed} edited")
+    made = drawn(chance, source)
+    operations = {each for each in (*OPERATIONS, "forget") if chance.random() < 0.25}
+    operations -= {"clean", "dismiss"} if made.impatient else {"dismiss"}
+    below, serials = chance.random() < 0.4, chance.random() < 0.4
+    return replace(made, operations=frozenset(operations), below=below, serials=serials)
 
 
 def without_faults(made: Dimensions) -> Dimensions:

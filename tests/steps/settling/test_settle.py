@@ -169,7 +169,13 @@ def _column_declared_after_cleaning(shop: EditedShop) -> None:
     shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
 
 
-EDITS = [_column_declared, _child_declared, _documents_declared, _column_declared_after_cleaning]
+def _source_corrected(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS], sources={"orders": "APP.OTHER"})
+    fill(shop)
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+
+
+EDITS = [_source_corrected, _column_declared, _child_declared, _documents_declared, _column_declared_after_cleaning]
 
 
 @pytest.mark.parametrize("edit", EDITS)
@@ -180,6 +186,33 @@ def test_rows_and_documents_are_the_sources_after_an_edit(shop: EditedShop, edit
     assert shop.shown("orders") == shop.source("orders")
     assert shop.shown("lines") == shop.source("lines")
     assert shop.shown("doc_current") == shop.documents()
+
+
+def test_a_source_is_not_corrected_in_part_where_a_message_is_gone(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS], sources={"orders": "APP.OTHER"})
+    shop.orders(1, 2)
+    shop.run()
+    shop.forget("orders")
+    shop.orders(3)
+    shop.run()
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+    assert shop.shown("orders") is None
+    assert shop.shown("doc_current") is None
+    assert shop.lake.rows("orders_changes") == []
+    assert sorted({row["table"] for row in incomplete(shop)}) == ["orders"]
+
+
+def test_a_history_under_another_name_has_the_states_that_the_first_one_was_cleaned_of(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    fill(shop)
+    shop.clean()
+    first = min(shop.states)
+    shop.declare(BOTH, ["{table: orders, history: orders_log}", OF_LINES])
+    shop.run()
+    assert shop.shown("orders") == shop.source("orders")
+    assert as_of(shop, "orders", first) == shop.source("orders", first)
 
 
 def test_a_table_that_appears_while_its_transaction_waits_is_not_missing_from_it(shop: EditedShop) -> None:

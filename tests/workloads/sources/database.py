@@ -11,7 +11,7 @@ from typing import Protocol
 from oracle.capture import Image, Key, Message
 from oracle.declarations import Child, Table
 from workloads.sources.kinds import Values
-from workloads.sources.shapes import Shape
+from workloads.sources.shapes import SERIAL, Shape
 
 State = dict[str, dict[Key, Image]]
 
@@ -91,7 +91,7 @@ class Database:
         self._keys = Values(self.chance, wide=self.shape.dimensions.wide_keys)
         self._events: list[Change] = []
         self._gone: dict[str, set[str]] = {name: set() for name in self.shape.tables}
-        self._inserted = 0
+        self._inserted = self._serial = 0
 
     def play(self, transactions: int) -> list[Sent]:
         """Commit a number of transactions."""
@@ -133,7 +133,7 @@ class Database:
 
     def _insert(self, table: Table) -> None:
         row = {column: self._value(kind, column in table.key) for column, kind in table.columns.items()}
-        row |= self._parent_for(table) | dict.fromkeys(self._gone[table.name])
+        row |= self._next_serial(table) | self._parent_for(table) | dict.fromkeys(self._gone[table.name])
         if not table.key:
             for _ in range(self.chance.choice((1, 1, 2, 3))):
                 self._put(table, row)
@@ -152,12 +152,12 @@ class Database:
         Without an insert nobody could know of it, which is why it is the same transaction's next statement.
         """
         gone = self._gone[table.name]
-        parents = self.shape.children[table.name].parent_key if table.name in self.shape.children else ()
+        parents = self.shape.hanging[table.name][1].parent_key if table.name in self.shape.hanging else ()
         plain = [column for column in table.columns if column not in (*table.key, *parents)]
         rows = self.state[table.name]
         fresh = {
             column: self._value(kind, required=True) for column, kind in table.columns.items() if column in table.key
-        }
+        } | self._next_serial(table)
         if not plain or (fresh and tuple(map(str, fresh.values())) in rows):
             return
         column = self.chance.choice(plain)
@@ -175,7 +175,7 @@ class Database:
         changed = {
             column: self._value(table.columns[column], required=False) for column in free if self.chance.random() < 0.5
         }
-        child = self.shape.children.get(table.name)
+        _, child = self.shape.hanging.get(table.name, ("", None))
         if child is not None and not set(child.parent_key) & set(table.key) and self.chance.random() < 0.3:
             changed |= self._parent_for(table)
         self._change(table, [(row, row | changed)])
@@ -184,6 +184,7 @@ class Database:
         """Give one row another key; a root's children follow by a cascade."""
         row = self._any(table)
         new = row | {column: self._value(table.columns[column], required=True) for column in table.key}
+        new |= self._next_serial(table) if SERIAL in table.key and self.chance.random() < 0.5 else _serial(table, row)
         new |= self._parent_for(table) if self.chance.random() < 0.5 else {}
         if _key(new, table) not in self.state[table.name]:
             self._change(table, [(row, new)])
@@ -259,14 +260,21 @@ class Database:
 
     def _parent_for(self, table: Table) -> Image:
         """Return the parent columns of a child's row: mostly of a root that is there."""
-        child, aggregate = self.shape.children.get(table.name), self.shape.aggregate
-        if child is None or aggregate is None:
+        if table.name not in self.shape.hanging:
             return {}
-        root = self.shape.tables[aggregate.root]
+        name, child = self.shape.hanging[table.name]
+        root = self.shape.tables[name]
         if self.state[root.name] and self.chance.random() < 0.8:
             return dict(zip(child.parent_key, _key_values(self._any(root), root), strict=True))
         kinds = [root.columns[column] for column in root.key]
         return {column: self._value(kind, required=True) for column, kind in zip(child.parent_key, kinds, strict=True)}
+
+    def _next_serial(self, table: Table) -> Image:
+        """Return a new value of a table's serial; nothing where it has none."""
+        if not _has_serial(self.shape, table):
+            return {}
+        self._serial += 1
+        return {SERIAL: str(self._serial)}
 
     def _value(self, kind: str, required: bool) -> str | None:
         if required:
@@ -284,6 +292,16 @@ def positions(sent: Sent, *, copies: bool) -> list[int]:
         collected.append(position)
         last = change
     return collected
+
+
+def _has_serial(shape: Shape, table: Table) -> bool:
+    """Return whether a table's serial is its own: that of a child is the key of its parent."""
+    return SERIAL in table.key and table.name not in shape.hanging
+
+
+def _serial(table: Table, row: Image) -> Image:
+    """Return the serial of a row; nothing where its table has none."""
+    return {SERIAL: row[SERIAL]} if SERIAL in table.key else {}
 
 
 def _key_values(row: Image, table: Table) -> tuple[str | None, ...]:

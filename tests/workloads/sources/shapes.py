@@ -8,19 +8,34 @@ from oracle.declarations import Aggregate, Child, Table
 from workloads.dimensions import PLAIN, Dimensions
 from workloads.sources.kinds import NARROW, NARROW_KEYS, WIDE, WIDE_KEYS
 
+SERIAL = "u"
+"""A key's column whose values are never used again, so that it identifies a row by itself."""
+BELOW = "t6"
+"""The table that hangs below a child of the aggregate."""
+
 
 @dataclass(frozen=True)
 class Shape:
-    """The watched tables of a source, and the aggregate that some of them form."""
+    """The watched tables of a source, and the aggregate that some of them form.
+
+    below: a second aggregate, whose root is a child of the first one.
+    """
 
     tables: dict[str, Table]
     aggregate: Aggregate | None
     dimensions: Dimensions = PLAIN
+    below: Aggregate | None = None
 
     @property
     def children(self) -> dict[str, Child]:
         """Return the aggregate's children by table."""
         return {child.table: child for child in self.aggregate.children} if self.aggregate else {}
+
+    @property
+    def hanging(self) -> dict[str, tuple[str, Child]]:
+        """Return each table that hangs below another one, with the root that it has the key of."""
+        both = [each for each in (self.aggregate, self.below) if each is not None]
+        return {child.table: (each.root, child) for each in both for child in each.children}
 
 
 def shape(chance: Random, dimensions: Dimensions = PLAIN) -> Shape:
@@ -40,6 +55,8 @@ class _Maker:
         """Make up one to five tables, an aggregate of some of them."""
         chance, count = self._chance, self._chance.randint(1, 5)
         root = self._table("t0", composite=chance.random() < 0.3)
+        if self._dimensions.serials and chance.random() < 0.5:
+            root = _with_serial(root)
         tables = {"t0": root}
         children = []
         with_aggregate = chance.random() < 0.7
@@ -52,12 +69,23 @@ class _Maker:
                 children.append(Child(name, f"f{number}", relation, parent))  # type: ignore[arg-type]
             else:
                 tables[name] = self._table(name, composite=chance.random() < 0.4)
+                if self._dimensions.serials:
+                    tables[name] = _with_serial(tables[name])
         if self._dimensions.keyless:
             tables["t7"] = Table("t7", "APP.T7", (), {"v": "long"} | self._columns())
         if self._dimensions.twins:
             tables["t8"] = Table("t8", "APP.t0", ("k",), {"k": "long"} | self._columns())
         aggregate = Aggregate("doc", "t0", tuple(children)) if with_aggregate else None
-        return Shape(tables, aggregate, self._dimensions)
+        below = self._below(tables, children) if self._dimensions.below and children else None
+        return Shape(tables, aggregate, self._dimensions, below)
+
+    def _below(self, tables: dict[str, Table], children: list[Child]) -> Aggregate:
+        """Make up a table below a child, and return the aggregate of both."""
+        root = tables[self._chance.choice(children).table]
+        parent = {f"q_{column}": root.columns[column] for column in root.key}
+        columns = {"id": "long"} | parent | self._columns()
+        tables[BELOW] = Table(BELOW, f"APP.{BELOW.upper()}", ("id",), columns)
+        return Aggregate("sub", root.name, (Child(BELOW, "f6", "many", tuple(parent)),))
 
     def _table(self, name: str, *, composite: bool) -> Table:
         key = {"k": self._chance.choice(self._keys)}
@@ -75,6 +103,11 @@ class _Maker:
 
     def _columns(self) -> dict[str, str]:
         return {f"v{number}": self._chance.choice(self._values) for number in range(self._chance.randint(0, 4))}
+
+
+def _with_serial(table: Table) -> Table:
+    """Return a table whose key has a serial."""
+    return Table(table.name, table.source, (*table.key, SERIAL), {SERIAL: "long"} | table.columns)
 
 
 @dataclass(frozen=True)

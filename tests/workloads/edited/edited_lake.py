@@ -1,0 +1,285 @@
+"""A lake whose declaration is edited at any moment, and what must hold of it.
+
+Every cut is what the declaration of its time makes of the source, or leaves a table out by name; and a table is left
+out only where that cannot be helped.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from oracle import comparison
+from txloom import read
+from txloom.config import load
+from txloom.errors import BeforeHistory
+from txloom.quality import findings as f
+from txloom.steps.backfill.backfill import backfill
+from txloom.steps.merge.merge_current import merge_current
+from txloom.steps.publish.publish import publish
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
+from txloom.storage.checks import findings
+from txloom.storage.dead_letters import open_letters
+from txloom.storage.declarations import records as r
+from txloom.storage.declarations.incomplete import incomplete_current
+from txloom.storage.targets.undeclared_columns import effective_pipeline
+from workloads.edited.edits import Editor
+from workloads.edited.retention import forget, is_lost, lost_sources
+from workloads.edited.views import View, content_of
+from workloads.inbox import Producer
+from workloads.operations import OPERATE
+from workloads.play import Play, impatient
+from workloads.small_lake import AT_ONCE, SmallLake
+from workloads.sources.shapes import SourceText
+
+OPERATIONS = ("clean", "die", "optimize", "rebuild", "redrive", "remember", "vacuum")
+Rows = Mapping[str, Any]
+
+
+@dataclass
+class Shown:
+    """What a cut has to show: by which declaration, without which current tables."""
+
+    view: View
+    left_out: frozenset[str]
+
+
+@dataclass
+class Edited:
+    """A lake whose declaration is edited between its steps.
+
+    before_each: called before each step of a cycle, by the chance of the workload.
+    """
+
+    folder: Path
+    made: Play
+    make_lake: Callable[..., SmallLake] = SmallLake
+    before_each: Callable[[], object] = lambda: None
+    drawn: Counter[str] = field(default_factory=Counter)
+    shown: dict[int, Shown] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        inbox, writer, made = self.folder / "inbox", self.made.writer, self.made
+        inbox.mkdir()
+        source = SourceText(writer.source, writer.rule, writer.layout, "10d")
+        self.editor = Editor(made.made, made.chance, inbox, self.folder / "workload.yaml", source, drawn=self.drawn)
+        packed = getattr(writer, "packed", None)
+        self.producer = Producer(inbox, made.dimensions, made.chance, records="records" in writer.layout, packed=packed)
+        self.lake = self.make_lake(self.folder, load(self.editor.write()))
+        self.lake.at_once = Random(made.seed).choice(AT_ONCE)
+        self.loads = 0
+        self.merged = self.editor.view
+        self._declare()
+
+    def _declare(self) -> None:
+        pipeline = load(self.editor.write())
+        self.lake.pipeline = impatient(pipeline) if self.made.dimensions.impatient else pipeline
+
+    # What happens.
+
+    def run(self) -> None:
+        """Play the workload, and judge what is shown."""
+        chance = self.made.chance
+        for number, messages in enumerate(self.made.landings, 1):
+            self.producer.deliver(messages, last=number == len(self.made.landings))
+            if number < len(self.made.landings) and chance.random() < 0.25:
+                self.lake.land()
+                self._perhaps_edit("between landings")
+                continue
+            self.cycle(edits=chance.random() < 0.3)
+            self._operate()
+            if self.made.dimensions.in_order:
+                self.judge()
+            self._perhaps_edit("between runs")
+        self.cycle()
+        self.cycle()
+        self.judge()
+        self.load_incomplete()
+        self.judge()
+        self.judge_end()
+
+    def cycle(self, *, edits: bool = False) -> None:
+        """Run one cycle; edits: the declaration may be edited between its steps."""
+        lake = self.lake
+        self.before_each()
+        landed = self.editor.view
+        lake.land()
+        if edits:
+            self._perhaps_edit("after landing")
+        self.before_each()
+        lake.buffer()
+        if edits:
+            self._perhaps_edit("after the buffer")
+        self.before_each()
+        with lake.in_pieces():
+            lake.step(merge_current, lake.session)
+        merged, left_out = self.editor.view, self._left_out()
+        if merged is landed:
+            self.merged = merged
+        if edits:
+            self._perhaps_edit("after the merge")
+        self._publish(merged, left_out)
+
+    def _publish(self, merged: View, left_out: frozenset[str]) -> None:
+        lake, view = self.lake, self.editor.view
+        counts = lake.step(publish, None)
+        if left_out and view.incomplete == "hold":
+            assert not counts["published"], f"published without {left_out} although cuts are held"
+            self.drawn["cut is held"] += 1
+        if counts["published"]:
+            assert content_of(view) == content_of(merged), "published by another declaration than the merge's"
+        self._note_cuts(left_out)
+
+    def _left_out(self) -> frozenset[str]:
+        return frozenset(incomplete_current(effective_pipeline(self.lake.pipeline, self.lake.paths), self.lake.paths))
+
+    def _perhaps_edit(self, when: str) -> None:
+        if self.made.chance.random() < 0.4:
+            before = self.editor.view
+            self.editor.edit()
+            self._declare()
+            self.drawn[f"edited {when}"] += self.editor.view != before
+
+    def _operate(self) -> None:
+        chosen = self.made.dimensions.operations
+        for each in sorted(chosen & set(OPERATIONS)):
+            if self.made.chance.random() < 0.5:
+                self.drawn[f"operation {each}"] += 1
+                OPERATE[each](self.lake, self.made)
+                self._note_cuts(self._left_out())
+        if "forget" in chosen and self.made.chance.random() < 0.5:
+            self.drawn[f"operation {forget(self.lake, self.made.chance) or 'nothing'}"] += 1
+        if "backfill" in chosen and self.made.chance.random() < 0.5:
+            self._backfill()
+        if "load" in chosen and self.made.chance.random() < 0.5:
+            self._load(self.made.chance.choice(sorted(self.editor.view.watched)), self.lake.shown_through() or 0)
+
+    def _note_cuts(self, left_out: frozenset[str]) -> None:
+        """Note by which declaration new cuts were published."""
+        for cut in self.lake.rows("cuts"):
+            self.shown.setdefault(cut["cut_id"], Shown(self.editor.view, left_out))
+
+    def _backfill(self) -> None:
+        """Compare everything with what landed messages say; rows of what is no longer declared stay in histories."""
+        self.lake.runs += 1
+        if not self.lake.rows("transactions"):
+            return
+        with self.lake.in_pieces():
+            self.lake.step(backfill, self.lake.session, "rebuild")
+            counts = self.lake.step(backfill, self.lake.session, "compare")
+        is_followed = content_of(self.merged) == content_of(self.editor.view) and not self._left_out()
+        assert counts["changes"] == 0 or not is_followed, f"a backfill of what is right differs: {counts}"
+        self.lake.step(backfill, self.lake.session, "drop")
+        self.drawn["operation backfill"] += 1
+
+    def _load(self, name: str, csn: int) -> None:
+        """Load a table as the source had it as of a csn."""
+        if not csn:
+            return
+        seen = self.editor.view.watched[name]
+        state = next((each.state for each in reversed(self.made.sent) if each.csn <= csn), None)
+        rows = [
+            {source: row[source] for source in seen.columns.values()} for row in (state[name] if state else {}).values()
+        ]
+        self.loads += 1
+        folder = self.folder / f"load-{self.loads}" / seen.name
+        folder.mkdir(parents=True)
+        (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        self.lake.step(load_snapshot, self.lake.session, Snapshot(str(folder.parent), csn, ahead=True))
+        self.drawn["operation load"] += 1
+        self.cycle()
+
+    def load_incomplete(self) -> None:
+        """Load every table that is not complete as of what is shown; then it is complete."""
+        lake = self.lake
+        cut_csn = max((each.csn for each in self.made.sent), default=0)
+        states = r.states(r.read(lake.paths))
+        pairs = (
+            [pair for pair in sorted(r.declared_pairs(lake.pipeline)) if not states[pair].is_complete] if states else []
+        )
+        for member in sorted({member for _, member in pairs}):
+            name = next(name for name, seen in self.editor.view.watched.items() if seen.name == member)
+            self._load(name, cut_csn)
+            self.drawn["incomplete table is loaded"] += 1
+        if pairs:
+            self.cycle()
+            assert not self._left_out(), f"not complete though loaded as of {cut_csn}: {self._left_out()}"
+
+    # What must hold.
+
+    def judge(self) -> None:
+        """The newest cut shows every table as the source had it, or leaves it out by name, for a reason."""
+        self.judge_incomplete()
+        cuts = self.lake.rows("cuts")
+        if not cuts:
+            return
+        cut = max(cuts, key=lambda each: int(each["cut_id"]))
+        if cut["gaps"] and self.made.dimensions.impatient:
+            return
+        assert not cut["gaps"], f"gaps: {cut['gaps']}"
+        shown, versions = self.shown[cut["cut_id"]], dict(cut["versions"])
+        view = shown.view
+        lacking = view.keys.keys() - versions.keys() - shown.left_out
+        assert not lacking, f"not in the cut, and not named as incomplete: {lacking}"
+        self.drawn["cut is judged"] += 1
+        self.drawn["cut leaves a table out"] += bool(view.keys.keys() - versions.keys())
+        csn = self._end(cut["valid_through"])
+        expected = view.expected(self.made.made, self.made.sent, csn)
+        rows = {name: self.lake.rows(name, version) for name, version in versions.items()}
+        differences = comparison.differences({name: expected[name] for name in rows}, view.actual(rows))
+        what = f"cut {cut['cut_id']} as of {cut['valid_through']}"
+        assert not differences, f"{what}:\n{comparison.report(differences)}"
+
+    def judge_incomplete(self) -> None:
+        """Only where messages are gone is a history not complete."""
+        if self.made.dimensions.impatient:
+            return
+        lake, view = self.lake, self.editor.view
+        states = r.states(r.read(lake.paths))
+        lacking = [pair for pair, state in states.items() if state.newest.status == r.INCOMPLETE]
+        lacking = [pair for pair in lacking if pair in r.declared_pairs(lake.pipeline)]
+        for pair in lacking:
+            upto = states[pair].newest.since_csn - 1
+            lost = lost_sources(lake, upto)
+            sources = [view.watched[name].source.source for name in view.members(pair[0])]
+            is_helpless = any(is_lost(source, lost) for source in sources)
+            assert is_helpless, f"{pair} is not complete although no message of it is gone: {states[pair].newest}"
+            self.drawn["history is incomplete for a reason"] += 1
+
+    def _end(self, csn: int) -> int:
+        """Return the csn of the commit that a csn lies in.
+
+        A change that stands alone has a csn of its own, and so has each row of MySQL's log: there the last watched row
+        of a transaction gives it its csn.
+        """
+        later = [each.csn for each in self.made.sent if each.csn >= csn]
+        lies_inside = self.made.dimensions.is_alone or self.made.dimensions.source == "debezium/mysql"
+        return min(later, default=csn) if lies_inside else csn
+
+    def judge_end(self) -> None:
+        """All is there: nothing waits, nothing is dead, and history has every state."""
+        lake, view = self.lake, self.editor.view
+        assert not lake.rows("pending_transactions"), lake.rows("pending_transactions")
+        letters = open_letters.open_dead_letters(lake.paths, "value, transaction_id, cause, detail").to_pylist()
+        letters = [row for row in letters if row["value"] not in self.producer.junk]
+        assert not letters, f"dead: {letters[:3]}"
+        open_findings = [row for row in findings.open_findings(lake.paths) if row["code"] == f.INCOMPLETE]
+        assert not open_findings, f"incomplete: {open_findings}"
+        cut = max(lake.rows("cuts"), key=lambda each: int(each["cut_id"]), default=None)
+        if cut is None:
+            return
+        assert not incomplete_current(lake.pipeline, lake.paths)
+        csns = [each.csn for each in self.made.sent if each.csn <= cut["valid_through"]]
+        for csn in self.made.chance.sample(csns, min(len(csns), 3)):
+            expected = view.expected(self.made.made, self.made.sent, csn)
+            rows = {}
+            for name in view.keys:
+                with suppress(BeforeHistory):
+                    rows[name] = read.as_of(lake.pipeline, name, csn=csn, warehouse=lake.warehouse).to_pylist()
+            differences = comparison.differences({name: expected[name] for name in rows}, view.actual(rows))
+            assert not differences, f"as of {csn}:\n{comparison.report(differences)}"
+            self.drawn["table is read as of a csn"] += len(rows)

@@ -1,0 +1,307 @@
+"""Edits of a declaration: what of a source it watches and makes, changed at random."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from pathlib import Path
+from random import Random
+
+from oracle.declarations import Child, Table
+from workloads.edited.views import Documents, View, Watched, declaration
+from workloads.sources.shapes import SERIAL, Shape, SourceText
+
+
+def first_view(made: Shape, chance: Random) -> View:
+    """Return a first declaration of a source: all of it, or some."""
+    watched = {name: _whole(table) for name, table in made.tables.items()}
+    view = View(watched, tuple(_aggregates(made)))
+    for _ in range(chance.choice((0, 0, 1, 2, 4))):
+        view = edited(view, made, chance)
+    return view
+
+
+def _whole(table: Table) -> Watched:
+    columns = {name: name for name in table.columns}
+    return Watched(table, table.name, table.key, columns, (table.name, f"{table.name}_changes"))
+
+
+def _aggregates(made: Shape) -> Iterator[Documents]:
+    if made.aggregate is not None:
+        yield Documents("doc", made.aggregate.root, made.aggregate.children)
+    if made.below is not None:
+        yield Documents("sub", made.below.root, made.below.children)
+
+
+def edited(view: View, made: Shape, chance: Random) -> View:
+    """Return a declaration with one edit that the models allow; the same where the drawn edit is not possible."""
+    return _edited(view, made, chance)[0]
+
+
+def _edited(view: View, made: Shape, chance: Random) -> tuple[View, str]:
+    """Return a declaration with one edit, and the name of the edit; "" where the drawn one is not possible."""
+    edit = chance.choice(EDITS)
+    change = edit(view, made, chance)
+    is_possible = change is not None and change.watched and (change.aggregates or change.mirrors)
+    if not is_possible or change is None or change == view:
+        return view, ""
+    return change, edit.__name__.strip("_").replace("_", " ")
+
+
+def _with(view: View, name: str, seen: Watched) -> View:
+    return replace(view, watched={**view.watched, name: seen})
+
+
+def _leave_table_out(view: View, made: Shape, chance: Random) -> View | None:
+    """Remove a table, its mirror and the documents of it."""
+    name = chance.choice(sorted(view.watched))
+    if made.dimensions.twins and name in ("t0", "t8"):
+        # Their sources differ in case alone: the other one's rows would be taken for those of the one that is left.
+        return None
+    watched = {each: seen for each, seen in view.watched.items() if each != name}
+    others = [each for each in view.aggregates if each.root != name]
+    others = [replace(each, children=tuple(c for c in each.children if c.table != name)) for each in others]
+    return replace(view, watched=watched, aggregates=tuple(others))
+
+
+def _add_table(view: View, made: Shape, chance: Random) -> View | None:
+    """Declare a table that is not watched, as it was before or whole."""
+    left = sorted(made.tables.keys() - view.watched.keys())
+    return _with(view, name := chance.choice(left), _whole(made.tables[name])) if left else None
+
+
+def _toggle_mirror(view: View, made: Shape, chance: Random) -> View | None:
+    name = chance.choice(sorted(view.watched))
+    seen = view.watched[name]
+    mirror = (seen.name, f"{seen.name}_changes") if seen.mirror is None else None
+    return _with(view, name, replace(seen, mirror=mirror))
+
+
+def _rename_history(view: View, made: Shape, chance: Random) -> View | None:
+    name = chance.choice(sorted(view.watched))
+    seen = view.watched[name]
+    if seen.mirror is None:
+        return None
+    names = (seen.mirror[0], f"{seen.name}_{chance.choice(('changes', 'log', 'all'))}")
+    return _with(view, name, replace(seen, mirror=names))
+
+
+def _rename_current(view: View, made: Shape, chance: Random) -> View | None:
+    name = chance.choice(sorted(view.watched))
+    seen = view.watched[name]
+    if seen.mirror is None:
+        return None
+    return _with(view, name, replace(seen, mirror=(f"{seen.name}{chance.choice(('', '_now'))}", seen.mirror[1])))
+
+
+def _rename_table(view: View, made: Shape, chance: Random) -> View | None:
+    """Give a table another name in the lake; its mirror's tables are called after it, or keep their names."""
+    name = chance.choice(sorted(view.watched))
+    seen = view.watched[name]
+    called = f"{name}{chance.choice(('', 'b', 'c'))}"
+    if called == seen.name:
+        return None
+    mirror = None if seen.mirror is None else (called, f"{called}_changes")
+    if chance.random() < 0.3:
+        mirror = seen.mirror
+    return _with(view, name, replace(seen, name=called, mirror=mirror))
+
+
+def _free_columns(view: View, made: Shape, name: str) -> list[str]:
+    """Return the source's columns that are no key of the table, and hold no key of a root."""
+    kept = {*made.tables[name].key, *(made.hanging[name][1].parent_key if name in made.hanging else ())}
+    return [column for column in made.tables[name].columns if column not in kept]
+
+
+def _toggle_column(view: View, made: Shape, chance: Random) -> View | None:
+    name = chance.choice(sorted(view.watched))
+    seen, free = view.watched[name], _free_columns(view, made, name)
+    if not free:
+        return None
+    column = chance.choice(free)
+    columns = {lake: source for lake, source in seen.columns.items() if source != column}
+    if len(columns) == len(seen.columns):
+        columns = {**columns, column: column}
+    return _with(view, name, replace(seen, columns=columns)) if columns else None
+
+
+def _rename_column(view: View, made: Shape, chance: Random) -> View | None:
+    name = chance.choice(sorted(view.watched))
+    seen = view.watched[name]
+    there = [lake for lake, source in seen.columns.items() if source in _free_columns(view, made, name)]
+    if not there:
+        return None
+    old = chance.choice(there)
+    new = f"{seen.columns[old]}{chance.choice(('', '_x', '_y'))}"
+    if new in seen.columns:
+        return None
+    columns = {new if lake == old else lake: source for lake, source in seen.columns.items()}
+    return _with(view, name, replace(seen, columns=columns))
+
+
+def _toggle_aggregate(view: View, made: Shape, chance: Random) -> View | None:
+    """Add or remove one of several aggregates, which share members; some have no children."""
+    name = chance.choice(("doc", "twin", "bare", "sub"))
+    others = tuple(each for each in view.aggregates if each.name != name)
+    if len(others) < len(view.aggregates):
+        return replace(view, aggregates=others)
+    declared = made.below if name == "sub" else made.aggregate
+    if declared is None or name == "bare":
+        root = chance.choice(sorted(name for name, table in made.tables.items() if table.key) or [""])
+        children: tuple[Child, ...] = ()
+    else:
+        root, children = declared.root, declared.children
+    if root not in view.watched:
+        return None
+    chosen = tuple(child for child in children if child.table in view.watched)
+    return replace(view, aggregates=(*others, Documents(name, root, chosen)))
+
+
+def _toggle_child(view: View, made: Shape, chance: Random) -> View | None:
+    if not view.aggregates:
+        return None
+    number = chance.randrange(len(view.aggregates))
+    each = view.aggregates[number]
+    possible = [c for root, c in made.hanging.values() if root == each.root and c.table in view.watched]
+    if not possible:
+        return None
+    child = chance.choice(possible)
+    children = tuple(c for c in each.children if c.table != child.table)
+    if len(children) == len(each.children):
+        children = (*children, child)
+    return _with_aggregate(view, number, replace(each, children=children))
+
+
+def _rename_field(view: View, made: Shape, chance: Random) -> View | None:
+    if not view.aggregates:
+        return None
+    number = chance.randrange(len(view.aggregates))
+    each = view.aggregates[number]
+    if not each.children:
+        return None
+    place = chance.randrange(len(each.children))
+    child = each.children[place]
+    renamed = replace(child, field=f"{made.hanging[child.table][1].field}{chance.choice(('', 'q', 'r'))}")
+    children = (*each.children[:place], renamed, *each.children[place + 1 :])
+    return _with_aggregate(view, number, replace(each, children=children))
+
+
+def _change_relation(view: View, made: Shape, chance: Random) -> View | None:
+    """Let documents have a list of what is one row at most, and back."""
+    if not view.aggregates:
+        return None
+    number = chance.randrange(len(view.aggregates))
+    each = view.aggregates[number]
+    ones = [place for place, c in enumerate(each.children) if made.hanging[c.table][1].relation == "one"]
+    if not ones:
+        return None
+    place = chance.choice(ones)
+    child = each.children[place]
+    other = replace(child, relation="one" if child.relation == "many" else "many")
+    return _with_aggregate(
+        view, number, replace(each, children=(*each.children[:place], other, *each.children[place + 1 :]))
+    )
+
+
+def _change_key(view: View, made: Shape, chance: Random) -> View | None:
+    """Declare another key: other columns that identify a row too, or the same ones in another order."""
+    name = chance.choice(sorted(view.watched))
+    seen, key = view.watched[name], made.tables[name].key
+    keys = [*permutations(key)]
+    has_ones = any(root == name and child.relation == "one" for root, child in made.hanging.values())
+    if SERIAL in key and name not in made.hanging and not has_ones:
+        keys += [(SERIAL,)] * len(keys)
+    return _with(view, name, replace(seen, key=chance.choice(keys))) if len(key) > 1 else None
+
+
+def _widen_type(view: View, made: Shape, chance: Random) -> View | None:
+    """Declare a column of int as long; there is no way back, because a lake cannot narrow its values."""
+    name = chance.choice(sorted(view.watched))
+    seen = view.watched[name]
+    narrow = [column for column in _free_columns(view, made, name) if made.tables[name].columns[column] == "int"]
+    narrow = [column for column in narrow if column in seen.columns.values()]
+    return _with(view, name, replace(seen, widened=seen.widened | {chance.choice(narrow)})) if narrow else None
+
+
+def _toggle_hold(view: View, made: Shape, chance: Random) -> View | None:
+    return replace(view, incomplete="hold" if view.incomplete == "publish_without" else "publish_without")
+
+
+def _with_aggregate(view: View, number: int, each: Documents) -> View:
+    return replace(view, aggregates=(*view.aggregates[:number], each, *view.aggregates[number + 1 :]))
+
+
+EDITS = (
+    _leave_table_out,
+    _leave_table_out,
+    _add_table,
+    _add_table,
+    _add_table,
+    _toggle_mirror,
+    _toggle_mirror,
+    _rename_history,
+    _rename_current,
+    _rename_table,
+    _toggle_column,
+    _toggle_column,
+    _rename_column,
+    _toggle_aggregate,
+    _toggle_aggregate,
+    _toggle_child,
+    _toggle_child,
+    _rename_field,
+    _change_relation,
+    _change_key,
+    _change_key,
+    _widen_type,
+    _toggle_hold,
+)
+"""Each edit once, and more often what is edited more often."""
+
+
+@dataclass
+class Editor:
+    """Edits a declaration between steps: one edit or several, there and back, or back to an earlier declaration."""
+
+    made: Shape
+    chance: Random
+    inbox: Path
+    file: Path
+    source: SourceText
+    view: View = field(init=False)
+    earlier: list[View] = field(default_factory=list)
+    drawn: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.view = first_view(self.made, self.chance)
+
+    def edit(self) -> None:
+        """Edit the declaration, or take an earlier one."""
+        self.earlier.append(self.view)
+        how = self.chance.random()
+        if how < 0.2:
+            self.view = self._widened(self.chance.choice(self.earlier))
+            self.drawn["back to an earlier declaration"] += self.view != self.earlier[-1]
+            return
+        times = self.chance.choice((1, 1, 1, 2, 3))
+        for _ in range(times):
+            self.view, name = _edited(self.view, self.made, self.chance)
+            self.drawn[name or "no edit"] += 1
+        self.drawn["several edits at once"] += times > 1
+        if how > 0.9 and self.view != self.earlier[-1]:
+            self.write()
+            self.view = self._widened(self.earlier[-1])
+            self.drawn["there and back at once"] += 1
+
+    def _widened(self, view: View) -> View:
+        """Return a view with the types that are widened by now."""
+        wide: dict[str, frozenset[str]] = {}
+        for each in (*self.earlier, self.view):
+            wide |= {name: wide.get(name, seen.widened) | seen.widened for name, seen in each.watched.items()}
+        watched = {name: replace(seen, widened=wide[name]) for name, seen in view.watched.items()}
+        return replace(view, watched=watched)
+
+    def write(self) -> Path:
+        """Write the declaration's file."""
+        self.file.write_text(declaration(self.view, self.inbox, self.source))
+        return self.file

@@ -1,0 +1,161 @@
+"""Views: what a declaration watches and makes of a source, its YAML, and the truth by it.
+
+The oracle is a fresh pipeline of the view over the whole source: the source's state as of a csn, with the keys, names
+and columns of the view.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from oracle.capture import Image, Key
+from oracle.declarations import Aggregate, Child, Table
+from workloads.sources.database import Sent, State
+from workloads.sources.shapes import Shape, SourceText
+from workloads.sources.truth import held, keyed
+
+Rows = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A watched table: its source, under a name, with some of its columns under names of their own.
+
+    key: the key by the source's names of columns. mirror: the names of its current table and its history; None: no
+    mirror. columns: by name in the lake, the source's. widened: the source's columns of int that are declared as long.
+    """
+
+    source: Table
+    name: str
+    key: tuple[str, ...]
+    columns: Mapping[str, str]
+    mirror: tuple[str, str] | None
+    widened: frozenset[str] = frozenset()
+
+    @property
+    def table(self) -> Table:
+        """Return the table as the view declares it."""
+        kinds = {name: self._kind(source) for name, source in self.columns.items()}
+        return Table(self.name, self.source.source, tuple(map(self.in_lake, self.key)), kinds)
+
+    def _kind(self, column: str) -> str:
+        return "long" if column in self.widened else self.source.columns[column]
+
+    def in_lake(self, column: str) -> str:
+        """Return the name in the lake of a column of the source."""
+        return next(name for name, source in self.columns.items() if source == column)
+
+    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row of the source as the view has it."""
+        return {name: row[source] for name, source in self.columns.items()}
+
+    def rows(self, rows: Mapping[Key, Image]) -> dict[Key, Image]:
+        """Return rows of the source as the view has them, under the key that it declares."""
+        if not self.key:
+            return {key: self.row(row) for key, row in rows.items()}
+        return {tuple(str(row[column]) for column in self.key): self.row(row) for row in rows.values()}
+
+
+@dataclass(frozen=True)
+class Documents:
+    """An aggregate: its name, its root and its children, by the source's names of their tables."""
+
+    name: str
+    root: str
+    children: tuple[Child, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A declaration: the watched tables by the source's name, and the aggregates.
+
+    incomplete: what becomes of cuts while a table is not complete.
+    """
+
+    watched: Mapping[str, Watched]
+    aggregates: tuple[Documents, ...] = ()
+    incomplete: str = "publish_without"
+
+    def aggregate(self, each: Documents) -> Aggregate:
+        """Return an aggregate under the view's names."""
+        children, root = [], self.watched[each.root]
+        for child in each.children:
+            seen = self.watched[child.table]
+            holder = dict(zip(root.source.key, child.parent_key, strict=True))
+            parent = tuple(seen.in_lake(holder[column]) for column in root.key)
+            children.append(Child(seen.name, child.field, child.relation, parent))
+        return Aggregate(each.name, root.name, tuple(children))
+
+    @property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """Return the key of every current table."""
+        of_mirrors = {seen.mirror[0]: seen.table.key for seen in self.mirrors if seen.mirror is not None}
+        return of_mirrors | {f"{each.name}_current": self.watched[each.root].table.key for each in self.aggregates}
+
+    @property
+    def mirrors(self) -> list[Watched]:
+        """Return the watched tables that have a mirror."""
+        return [seen for seen in self.watched.values() if seen.mirror is not None]
+
+    def members(self, history: str) -> set[str]:
+        """Return the source's names of the tables whose changes a history has."""
+        mirrored = {
+            name for name, seen in self.watched.items() if seen.mirror is not None and seen.mirror[1] == history
+        }
+        of = [each for each in self.aggregates if f"{each.name}_stream" == history]
+        return mirrored | {name for each in of for name in (each.root, *(child.table for child in each.children))}
+
+    def expected(self, made: Shape, sent: Sequence[Sent], csn: int) -> Rows:
+        """Return what the source held as of a csn, by current table."""
+        empty: State = {name: {} for name in made.tables}
+        state = next((each.state for each in reversed(sent) if each.csn <= csn), empty)
+        seen_state: State = {seen.name: seen.rows(state[name]) for name, seen in self.watched.items()}
+        tables = {seen.name: seen.table for seen in self.watched.values()}
+        rows = held(replace(made, tables=tables, aggregate=None), seen_state)
+        result = {seen.mirror[0]: rows[seen.name] for seen in self.mirrors if seen.mirror is not None}
+        for each in self.aggregates:
+            of_documents = held(replace(made, tables=tables, aggregate=self.aggregate(each)), seen_state)
+            result[f"{each.name}_current"] = of_documents["doc_current"]
+        return result
+
+    def actual(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Rows:
+        """Return rows of current tables under their keys."""
+        return {name: keyed(rows[name], key) for name, key in self.keys.items() if name in rows}
+
+
+def declaration(view: View, inbox: Path, source: SourceText) -> str:
+    """Write a view as a pipeline's YAML."""
+    lines = [
+        "name: workload",
+        f"source: {{{source.source}, files: {{path: {inbox}{source.layout}}}}}",
+        f"completeness: {{rule: {source.completeness}}}",
+        "tables:",
+    ]
+    for seen in view.watched.values():
+        table = seen.table
+        key = f"[{', '.join(table.key)}]" if table.key else "none"
+        lines += [f"  - name: {table.name}", f"    source: {table.source}", f"    key: {key}", "    columns:"]
+        for name, kind in table.columns.items():
+            lines.append(f'      {name}: {{type: "{kind}", source: {seen.columns[name]}}}')
+    lines += ["targets:", f"  incomplete: {view.incomplete}"]
+    if view.mirrors:
+        lines += ["  mirrors:"]
+        for seen in view.mirrors:
+            assert seen.mirror is not None
+            lines.append(f"    - {{table: {seen.name}, current: {seen.mirror[0]}, history: {seen.mirror[1]}}}")
+    if view.aggregates:
+        lines += ["  aggregates:"]
+        for each in map(view.aggregate, view.aggregates):
+            lines += [f"    - name: {each.name}", f"      root: {each.root}"]
+            lines += ["      children:"] if each.children else []
+            for child in each.children:
+                parent = f"parent_key: [{', '.join(child.parent_key)}]"
+                names = f"table: {child.table}, as: {child.field}, relation: {child.relation}"
+                lines.append(f"        - {{{names}, {parent}}}")
+    return "\n".join(lines) + "\n"
+
+
+def content_of(view: View) -> View:
+    """Return a view without what decides no content of tables."""
+    return replace(view, incomplete="")
