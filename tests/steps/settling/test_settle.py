@@ -83,6 +83,14 @@ def test_cuts_leave_out_a_table_whose_messages_are_gone_until_a_snapshot_is_load
     assert incomplete(shop) == []
 
 
+def test_the_finding_of_a_table_closes_with_its_declaration(shop: EditedShop) -> None:
+    without_messages(shop)
+    shop.declare(BOTH, [OF_ORDERS])
+    shop.run()
+    assert incomplete(shop) == []
+    assert shop.shown("orders") == shop.source("orders")
+
+
 def test_no_state_is_read_that_a_history_lacks_changes_of(shop: EditedShop) -> None:
     without_messages(shop)
     first, last = min(shop.states), shop.csn

@@ -160,11 +160,19 @@ def _loaded(
 
 
 def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> None:
-    """Record a finding for each table that needs a snapshot because its history is not complete."""
+    """Record a finding for each table that needs a snapshot because its history is not complete.
+
+    Those of tables that are not declared any more, or whose messages have come, are closed; a load closes its ones.
+    """
+    fed = {row_table.table.name: (row_table.history, row_table.table.name) for row_table in row_tables(pipeline)}
+    newest = {name: states[pair].newest for name, pair in fed.items() if pair in states}
+    still = {name for name, record in newest.items() if record.status == r.INCOMPLETE or record.reason == r.FROM_LOAD}
+    known = [row for row in findings.open_findings(step.paths) if row["code"] == f.INCOMPLETE]
+    gone = [row for row in known if row["table"] not in still]
+    findings.close(step.paths, gone, step.run_id, "no declared table has this history, or its messages have come")
     seen: Sequence[Finding] = [
         Finding(f.INCOMPLETE, name, None, record.since_csn - 1, None, f"{record.table}: {record.missing}")
-        for row_table in row_tables(pipeline)
-        if (state := states.get((row_table.history, name := row_table.table.name))) is not None
-        and (record := state.newest).status == r.INCOMPLETE
+        for name, record in newest.items()
+        if record.status == r.INCOMPLETE
     ]
     findings.record(step.paths, seen, step.run_id, step.pipeline.source.format)
