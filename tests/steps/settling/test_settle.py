@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
 from txloom import read
@@ -236,6 +237,36 @@ def test_a_table_that_appears_while_its_transaction_waits_is_not_missing_from_it
     shop.run()
     assert shop.shown("orders") == shop.source("orders")
     assert shop.shown("lines") == shop.source("lines")
+
+
+def test_rows_that_come_after_their_table_was_declared_are_waited_for(shop: EditedShop) -> None:
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    fill(shop)
+    new = ("I", "orders", {"id": 7, "total": 7}), ("I", "lines", {"id": 70, "o_id": 7, "q": 7})
+    held = shop.commit(*new, late=["lines"])
+    shop.run()
+    assert shop.shown("orders") == shop.source("orders")
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    shop.run()
+    assert shop.shown("lines") is None
+    assert shop.states_of()["lines_changes", "lines"].newest.status == r.WAITING
+    assert incomplete(shop) == []
+    shop.send("lines", *held["lines"])
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+
+
+def test_a_transaction_of_which_one_row_is_left_is_not_made_again_in_part(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS])
+    fill(shop)
+    shop.commit(*(("I", "lines", {"id": number, "o_id": 1, "q": 1}) for number in (71, 72)))
+    shop.run()
+    one = "kind = 'row' and value like '%\"id\": 71%'"
+    DeltaTable(shop.lake.paths.change_events).update(predicate=one, updates={"value": "null"})
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    shop.run()
+    assert shop.shown("lines") is None
+    assert [row["table"] for row in incomplete(shop)] == ["lines"]
 
 
 def test_a_column_gets_its_new_name_in_the_history_too(shop: EditedShop) -> None:
