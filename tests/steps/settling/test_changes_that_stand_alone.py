@@ -79,6 +79,21 @@ def test_changes_that_were_delivered_again_are_not_missing(tmp_path: Path) -> No
     assert ids(lake, "b") == [11]
 
 
+def test_a_table_that_was_renamed_between_two_landings_has_the_rows_of_both(tmp_path: Path) -> None:
+    lake = declare(tmp_path, "a", DOCUMENTS)
+    insert(tmp_path, 10, "a")
+    lake.land()
+    file = tmp_path / "shop.yaml"
+    renamed = file.read_text().replace("name: a,", "name: z,").replace("mirrors: [a]", "mirrors: [z]")
+    file.write_text(renamed.replace("root: a", "root: z"))
+    lake.pipeline = load(file)
+    insert(tmp_path, 20, "a")
+    lake.run()
+    assert ids(lake, "z") == [10, 20]
+    assert sorted(row["id"] for row in lake.rows("z_changes")) == [10, 20]
+    assert ids(lake, "doc_current") == [10, 20]
+
+
 def test_documents_of_tables_with_mirrors_need_no_message(tmp_path: Path) -> None:
     lake = declare(tmp_path, "a")
     insert(tmp_path, 10, "a")

@@ -13,7 +13,7 @@ from txloom.steps.backfill.released_events import OUTCOMES
 from txloom.steps.backfill.scope import HIGHEST, Scope, Target
 from txloom.steps.backfill.table_comparison import Comparison
 from txloom.steps.declarations.declare import by_source
-from txloom.steps.settling.need import Need, first_seen
+from txloom.steps.settling.need import Need, earlier, first_seen, has_released
 from txloom.steps.step import Step
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations import records as r
@@ -62,9 +62,19 @@ def source_of(paths: TablePaths, states: dict[Pair, State], need: Need) -> Pair 
             continue
         is_whole = state.settled.status == r.COMPLETE and not state.settled.since_csn
         covers = is_whole and state.follows >= need.until and not _is_cleaned(paths, pair[0])
-        if covers and exists(paths.table(pair[0])) and _has_columns(paths, state.settled.declaration, content, pair[1]):
+        if not covers or not exists(paths.table(pair[0])) or _lacks(paths, state, need):
+            continue
+        if _has_columns(paths, state.settled.declaration, content, pair[1]):
             return pair
     return None
+
+
+def _lacks(paths: TablePaths, state: State, need: Need) -> bool:
+    """Return whether a history was not written by its record when transactions of earlier landings were released.
+
+    Their events were decoded by an earlier declaration, so that this history may lack their rows too.
+    """
+    return has_released(paths, f"release > {state.follows} and {earlier(need.until, need.border)}")
 
 
 def _is_cleaned(paths: TablePaths, history: str) -> bool:

@@ -102,7 +102,7 @@ def need_of(paths: TablePaths, state: State, adopted: Mapping[str, str], border:
             values[name] = 0
         elif (first := first_seen(paths, pair[1], source)) is not None:
             values[name] = first
-    gap = state.follows if _has_released(paths, f"release > {state.follows} and {earlier(until, border)}") else None
+    gap = state.follows if has_released(paths, f"release > {state.follows} and {earlier(until, border)}") else None
     removed = {name for name in before["columns"] if name not in content["columns"]}
     field_before = before.get("field") if before.get("field") != content.get("field") else None
     need = Need(pair, until, border, False, gap, values, renamed, field_before)
@@ -120,7 +120,7 @@ def first_seen(paths: TablePaths, table: str, source: str) -> int | None:
     return first
 
 
-def _has_released(paths: TablePaths, where: str) -> bool:
+def has_released(paths: TablePaths, where: str) -> bool:
     """Return whether a transaction for which a SQL condition holds was released."""
     sql = f"select 1 as n from t where status = 'released' and {where} limit 1"
     return bool(small_tables.query(paths.table(names.TRANSACTIONS), sql))
