@@ -112,7 +112,6 @@ TESTED_BY = {
     "storage/targets/schemas": "steps/merge/test_merge_current",
     "storage/targets/shadow_tables": "steps/backfill/test_backfill",
     "storage/targets/spark_documents": "cycles/test_large",
-    "storage/targets/spark_fold": "steps/merge/test_spark_merge_any_keys",
     "storage/targets/undeclared_columns": "steps/test_schema_drift",
     "storage/views/paging": "storage/views/pipeline/test_lists",
     "storage/views/pipeline/cuts": "storage/views/pipeline/test_lists",

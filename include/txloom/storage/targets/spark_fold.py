@@ -8,6 +8,7 @@ import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from txloom.current.folding.column_nulling import NULLING_COLUMNS, Columns, Gone
 from txloom.current.folding.column_nulling import columns_of as columns_of_rows
@@ -247,7 +248,8 @@ def correct(path: str, rows: DataFrame, key: Sequence[str], metadata: str) -> No
 
     Args:
         path: the history's path.
-        rows: at least one, in the history's columns.
+        rows: at least one, in the history's columns. Their structs may lack fields that the history has, of columns
+            that are not declared any more: these are null.
         key: the columns by which rows are matched; null matches null.
         metadata: the commit's userMetadata as JSON.
 
@@ -256,6 +258,15 @@ def correct(path: str, rows: DataFrame, key: Sequence[str], metadata: str) -> No
         WriteConflict: Delta skipped the write because another run has written.
     """
     values = {spark_name(name): F.col(f"s.{spark_name(name)}") for name in rows.columns}
+    types = {field.name: field.dataType for field in spark_tables.read(rows.sparkSession, path).schema}
+    rows = rows.select(
+        *(
+            _with_fields(F.col(spark_name(each.name)), each.dataType, types.get(each.name, each.dataType)).alias(
+                each.name
+            )
+            for each in rows.schema
+        )
+    )
     bounds = rows.agg(F.min("_txloom_csn"), F.max("_txloom_csn")).first()
     assert bounds is not None
     condition = " AND ".join(f"t.{spark_name(name)} <=> s.{spark_name(name)}" for name in key)
@@ -266,6 +277,24 @@ def correct(path: str, rows: DataFrame, key: Sequence[str], metadata: str) -> No
     target = DeltaTable.forPath(session, path).alias("t").merge(rows.alias("s"), condition)
     target.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values).execute()
     spark_tables.refuse_unwritten(path, metadata)
+
+
+def _with_fields(values: Column, has: DataType, wants: DataType) -> Column:
+    """Return values of a type with the fields of another one; those that their structs lack are null."""
+    if isinstance(has, ArrayType) and isinstance(wants, ArrayType):
+        inside, target = has.elementType, wants.elementType
+        return values if inside == target else F.transform(values, lambda each: _with_fields(each, inside, target))
+    if has == wants or not isinstance(has, StructType) or not isinstance(wants, StructType):
+        return values
+    types = {field.name: field.dataType for field in has}
+    fields = [
+        _with_fields(values.getField(field.name), types[field.name], field.dataType)
+        if field.name in types
+        else F.lit(None).cast(field.dataType)
+        for field in wants
+    ]
+    named = [each.alias(field.name) for each, field in zip(fields, wants, strict=True)]
+    return F.when(values.isNotNull(), F.struct(*named))
 
 
 def pruning(effects: DataFrame, key: Sequence[str]) -> str:
