@@ -46,6 +46,21 @@ def test_a_cut_shows_an_edit_whole_or_not_at_all(tmp_path: Path, behind: str) ->
     assert shop.shown("doc_current") == shop.documents()
 
 
+def test_no_cut_names_tables_that_another_declaration_made(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    shop.orders(1)
+    shop.run()
+    shop.orders(2)
+    shop.lake.land()
+    shop.lake.buffer()
+    shop.lake.step(merge_current, shop.lake.session)
+    shop.declare({"orders": {"id": "long"}, "lines": LINES}, [OF_ORDERS, OF_LINES])
+    assert shop.lake.step(publish, None) == {"published": 0}
+    shop.run()
+    assert shop.shown("orders") == [{"id": 1}, {"id": 2}]
+
+
 def test_messages_that_were_landed_by_a_declaration_that_is_gone_again_are_decoded_again(tmp_path: Path) -> None:
     shop = EditedShop(tmp_path)
     shop.declare(BOTH, [OF_ORDERS, OF_LINES])
