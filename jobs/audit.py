@@ -4,13 +4,12 @@
     python jobs/audit.py --pipeline orders --warehouse /lake --snapshot /exports/monday --csn 334516829
 
 Reads the database that `audit.connection` of the declaration names, in one read-only transaction: digests of key
-ranges, and rows only where these differ. The result is in the table audit_results, each table that differs is a
-finding, and the last line of the log holds the counts. With --snapshot the files of a folder, as of a csn, stand for
-the database.
+ranges, and rows only where these differ. Compares documents with the rows of their members. The result is in the table
+audit_results, which also says what was not compared; each table that differs is a finding, and the last line of the log
+holds the counts. With --snapshot the files of a folder, as of a csn, stand for the database.
 
-Exit codes: 0 done, whatever was found; 2 no database is declared, or it lacks a table or a column, or a
-file cannot be read; 12 the database does
-not answer; 1 unforeseen.
+Exit codes: 0 done, whatever was found; 2 no database is declared, it lacks a table or a column that --table names, or
+none can be compared, or a file cannot be read; 12 the database does not answer; 1 unforeseen.
 """
 
 import sys
@@ -18,7 +17,8 @@ from argparse import Namespace
 from datetime import timedelta
 from typing import Any
 
-from txloom.steps.audit.audit import Choice, audit
+from txloom.steps.audit.audit import audit
+from txloom.steps.audit.audit_scope import Choice
 from txloom.steps.runner import Job, listed, optional, parser, run
 
 

@@ -23,7 +23,8 @@ from pyarrow import csv
 from services.postgres import Postgres
 from txloom.config import load
 from txloom.steps.audit.compare_table import LakeTable, compare
-from txloom.storage.databases.postgresql import Limits, connected
+from txloom.storage.databases.audit_source import Limits
+from txloom.storage.databases.postgresql import connected
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import row_tables
 
@@ -131,7 +132,8 @@ def looked_at(case: str, lake: LakeTable, fields: dict[str, str], expected: int)
     begun = time.perf_counter()
     with connected(fields, Limits(10**9, 600)) as source:
         moment = source.begin()
-        seen = compare(source, source.relation(lake.row_table.table), moment, lake)
+        with source.reading(lake.row_table.table) as relation:
+            seen = compare(source, relation, moment, lake)
         seconds = source.seconds
     assert len(seen.differences) + len(seen.in_flight) == expected, seen
     print(f"{case}: {seconds:.1f} s of the database, {time.perf_counter() - begun:.1f} s in all", flush=True)

@@ -165,4 +165,6 @@ def test_rows_that_differ_from_the_files_of_a_folder_are_loaded_and_compared_wit
 def test_where_nothing_differs_a_repair_says_so(shop: Shop) -> None:
     run_id = shop.airflow.trigger(REPAIR, {})
     assert shop.airflow.wait(REPAIR, run_id, LONG) == "failed"
-    assert "the newest audit lists no rows that differ" in shop.airflow.log(REPAIR, run_id, "list_rows")
+    assert "the newest audit lists no rows that differ and can be repaired" in shop.airflow.log(
+        REPAIR, run_id, "list_rows"
+    )

@@ -273,6 +273,7 @@ def audit(view: View, *, page: int) -> str:
     listing = audits.audits(*view.whose, number=page, size=SIZE)
     name = view.pipeline.name
     dags = {"dag": names.audit_dag_id(name), "load": names.load_dag_id(name), "repair": names.repair_dag_id(name)}
+    dags |= {"backfill": names.backfill_dag_id(name)}
     addresses = {each: view.links.airflow(f"dags/{dag}") for each, dag in dags.items()}
     return view.render("audit", page=listing, declared=view.pipeline.audit is not None, **addresses)
 

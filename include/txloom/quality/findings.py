@@ -32,6 +32,7 @@ RUNS_OVERLAP = "two producer runs overlap"
 TAKEN_TWICE = "snapshot was taken twice"
 READ_AGAIN = "rows were read again"
 DIFFERS = "differs from the source"
+DOCUMENTS_DIFFER = "documents differ from their rows"
 INCOMPLETE = "history is not complete"
 UNANSWERED = "snapshot request makes no progress"
 
@@ -91,6 +92,8 @@ HINTS = {
     "itself once no row of the table is older than what was read.",
     DIFFERS: "An audit compared the table with the database at one moment and found other rows, which audit_results "
     "lists. Find out since when (txloom explain), load just these rows (jobs/repair.py), audit it again.",
+    DOCUMENTS_DIFFER: "An audit composed the documents of their members' rows, and the published ones are other ones, "
+    "which audit_results lists. Let a backfill of the aggregate compare and replace them, then audit again.",
     INCOMPLETE: "The declaration of the table changed, and earlier messages are not kept. Cuts leave it out. Load a "
     "snapshot of it (jobs/load_snapshot.py): the next cycle shows the table and closes this.",
     UNANSWERED: "Look at the connector's task in Kafka Connect, and restart it where it failed. It takes signals where "
@@ -124,7 +127,7 @@ NEEDS_SNAPSHOT = frozenset(
 OF_TRANSACTION = frozenset((TWO_RUNS, RUNS_OVERLAP, COUNTS_CHANGED))
 """Findings about one transaction: an open one says nothing about another transaction on the same table."""
 SEVERITIES = {ADDED: "info", XID_AGAIN: "info", RUNS_OVERLAP: "info"} | dict.fromkeys(
-    (*NEEDS_SNAPSHOT, UNREADABLE, SEVERAL, UNANSWERED), "error"
+    (*NEEDS_SNAPSHOT, UNREADABLE, SEVERAL, UNANSWERED, DOCUMENTS_DIFFER), "error"
 )
 """Severity by code; a code that is not listed is a warning."""
 

@@ -445,16 +445,23 @@ AUDIT_RESULTS = arrow_schema(
         ("differences", pa.list_(AUDIT_DIFFERENCE)),
         ("repairs", pa.list_(AUDIT_REPAIR)),
         ("folder", pa.string()),
+        ("kind", pa.string()),
+        ("reason", pa.string()),
+        ("not_compared", pa.list_(pa.string())),
     ]
 )
 """What an audit found in a table: how many rows the source has, how many differ, and the first of these.
 
 verdict: equal; different; behind (the lake did not reach the moment of the database's snapshot in time, so that what
-differs may be on its way); unsettled (rows that differ were being changed at every look). A difference is one for each
-column of a row, with canonical texts (`txloom.current.equality`); kind: missing, extra (the source has no such row) or
-changed; csn: of the newest change that the lake has of the row. A repair is what makes a row that differs equal: an
-operation (r: the lake lacks it, U, D) with the source's row as a JSON object (of D the key), as it was at that csn.
-folder: the snapshot folder that stood for the database.
+differs may be on its way); unsettled (rows that differ were being changed at every look, or nothing can be said of
+them, for the reason); not compared (for the reason). A difference is one for each column of a row, with canonical texts
+(`txloom.current.equality`). Its kind: missing, extra (the source has no such row), changed, null key (the key is null
+in the columns that are named, which the lake cannot hold) or repeated (how many rows have this key). Its csn: of the
+newest change that the lake has of the row. A repair is what makes a row that differs equal: an operation (r: the lake
+lacks it, U, D) with the source's row as a JSON object (of D the key), as it was at that csn. folder: the snapshot
+folder that stood for the database. kind: rows, or documents, which are compared with those that the rows of their
+members make, as "source"; null in rows of older versions of txloom. not_compared: sentences that say what was left out,
+and why.
 """
 
 GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])

@@ -11,10 +11,11 @@ from rich.text import Text
 
 from txloom.config import find
 from txloom.config.problems import counted
-from txloom.steps.audit.audit import Choice, audit
+from txloom.steps.audit.audit import audit
+from txloom.steps.audit.audit_scope import Choice
 from txloom.steps.runner import listed, log_to_output
 from txloom.steps.step import Step, no_session
-from txloom.storage.checks.audited_rows import DIFFERENT
+from txloom.storage.checks.audited_rows import DIFFERENT, DOCUMENTS, ROWS
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.pipeline.audits import audits
 from txloom.terminal.status import grid
@@ -23,6 +24,9 @@ from txloom.terminal.texts import COLORS, shown
 DIFFERS = 6
 """Exit code: some rows differ, or could not be decided."""
 REPAIR = "To load just these rows, as the source has them: the repair DAG, or jobs/repair.py --audit"
+COMPOSE = "To compose the documents of their rows again: the backfill DAG, or jobs/backfill.py, of the aggregate"
+OTHER_SIDE = {ROWS: "in the source", DOCUMENTS: "of its rows"}
+"""What the lake is compared with, by the kind of a result."""
 STYLES = {"equal": "green", "different": "red"}
 
 
@@ -34,8 +38,8 @@ def answer(given: argparse.Namespace, warehouse: str) -> tuple[Any, list[Rendera
     wait = None if given.wait is None else timedelta(seconds=given.wait)
     step = Step(pipeline, TablePaths(warehouse, pipeline.name), run_id, no_session)
     counts = audit(step, Choice(listed(given.table), wait, given.snapshot, given.csn))
-    rows = [row for row in audits(pipeline, warehouse, size=1_000).rows if row["run_id"] == run_id]
-    equal = counts["tables"] and not any(counts[name] for name in ("differing", "unsettled", "behind"))
+    rows = list(audits(pipeline, warehouse, size=1_000, run_id=run_id).rows)
+    equal = counts["tables"] and not any(counts[name] for name in ("differing", "unsettled", "behind", "undecided"))
     return {"counts": counts, "tables": rows}, list(_drawn(rows)), 0 if equal else DIFFERS
 
 
@@ -50,18 +54,28 @@ def _drawn(rows: list[dict[str, Any]]) -> Iterator[RenderableType]:
     ]
     yield grid(f"audit: {counted(len(rows), 'table')}", columns, cells)
     for row in rows:
+        said = [
+            *([f"{row['verdict']}: {row['reason']}"] if row["reason"] else []),
+            *map(_left_out, row["not_compared"]),
+        ]
+        yield from (Text(f"{row['table']}: {each}") for each in said)
         if row["differences"]:
             more = ", the first of them" if row["has_more"] else ""
             yield grid(
-                f"{row['table']}: rows that differ: {row['differing']}{more}",
-                ("row", "what", "in the lake", "in the source", "since csn"),
+                f"{row['table']}: {row['kind']} that differ: {row['differing']}{more}",
+                ("row", "what", "in the lake", OTHER_SIDE[row["kind"]], "since csn"),
                 [_difference(each) for each in row["differences"]],
             )
-    if any(row["verdict"] == DIFFERENT for row in rows):
+    if any(row["verdict"] == DIFFERENT and row["kind"] == ROWS for row in rows):
         yield Text(f"{REPAIR} {rows[0]['run_id']}")
+    if any(row["verdict"] == DIFFERENT and row["kind"] == DOCUMENTS for row in rows):
+        yield Text(COMPOSE)
+
+
+def _left_out(note: str) -> str:
+    return f"not compared: {note}"
 
 
 def _difference(each: dict[str, Any]) -> list[Any]:
-    key = ", ".join(f"{name}={part}" for name, part in each["key"].items())
-    what = {"missing": "missing in the lake", "extra": "not in the source"}.get(each["kind"], each["column"])
-    return [key, what, each["lake"], each["source"], each["csn"]]
+    key = ", ".join(f"{name}={'null' if part is None else part}" for name, part in each["key"].items())
+    return [key, each["what"], each["lake"], each["source"], each["csn"]]

@@ -89,8 +89,8 @@ def test_the_codes_of_findings_are_those_that_the_doctor_finds() -> None:
             "again, rebuilt from two producer runs, nulls are left out, records were lost, column is not in the "
             "extract, table is not in the extract, document has several children of one, came too late for its "
             "history, file cannot be read, counts changed after release, two producer runs overlap, snapshot was taken "
-            "twice, rows were read again, differs from the source, history is not complete or snapshot request makes "
-            "no progress. Did you mean 'row was never seen'?",
+            "twice, rows were read again, differs from the source, documents differ from their rows, history is not "
+            "complete or snapshot request makes no progress. Did you mean 'row was never seen'?",
         ),
         (
             "kind: great_expectation, expectation: ExpectColumnValuesToNotBeNull, arguments: {column: order_id}",

@@ -122,7 +122,7 @@ def test_different_rows_have_different_texts(rows: list[list[str | None]]) -> No
 
 def test_blanks_that_pad_a_text_say_nothing() -> None:
     padded = pa.array(["ab  ", " c", None])
-    assert canonical_texts.canonical(padded, parse("string"), padded=True).to_pylist() == ["ab", " c", None]
+    assert canonical_texts.canonical(padded, parse("string"), "padded").to_pylist() == ["ab", " c", None]
     assert canonical_texts.canonical(padded, parse("string")).to_pylist() == ["ab  ", " c", None]
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from called import step_of
 from lake import Lake
-from txloom.steps.audit.audit import Choice, audit
+from txloom.steps.audit.audit import audit
+from txloom.steps.audit.audit_scope import Choice
 
 
 class AuditedLake(Lake):

@@ -6,20 +6,17 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import psycopg2
 import pytest
 from deltalake import DeltaTable
 
 from services.postgres import Postgres
 from services.process import wait_until
-from steps.audit.audited_lake import AuditedLake
+from steps.audit.audited_shop import DATABASE, NEW_SLOT, SLOT, Shop
 from txloom.cli import main
-from txloom.config import load
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.storage.checks.findings import open_findings
 from txloom.storage.paths import TablePaths
@@ -31,7 +28,7 @@ SCHEMA = f"""
         weight float8, ok boolean, raw bytea, doc jsonb, tags text[], code char(4), at_time time, uid uuid);
     CREATE TABLE lines (place text, line int, qty numeric(38,10), PRIMARY KEY (place, line));
     CREATE TABLE visits (note text);
-    SELECT pg_create_logical_replication_slot('audited', 'wal2json');
+    {NEW_SLOT};
     INSERT INTO orders SELECT n, 'ž' || n, n / 3.0, timestamptz '2026-03-29 00:59:59.5+00' + n * interval '1 s',
         '1969-12-31', n / 7.0, n % 2 = 0, decode('00ff', 'hex'), '{{"a": 1}}', '{{a,NULL,"b c"}}', 'ab', '23:59:59.5',
         gen_random_uuid() FROM generate_series(1, {ROWS}) n;
@@ -56,84 +53,25 @@ tables:
 targets: {{mirrors: ["*"]}}
 audit: {{connection: shop_db, wait: 1s}}
 """
-SLOT = """
-    SELECT data FROM pg_logical_slot_get_changes('audited', NULL, NULL, 'format-version', '2', 'include-xids', '1',
-        'include-lsn', '1', 'include-timestamp', '1')
-"""
-
-
-class Shop(AuditedLake):
-    """A lake that is fed by a slot of a live database."""
-
-    def __init__(self, spark: Any, folder: Path, postgres: Postgres, database: str) -> None:
-        self.host, self.port = postgres.address.split(":")
-        self.database, self.files = database, 0
-        (folder / "inbox" / "shop").mkdir(parents=True)
-        (folder / "shop.yaml").write_text(DECLARED.format(inbox=folder / "inbox"))
-        super().__init__(spark, folder, load(folder / "shop.yaml", connected=False))
-
-    @property
-    def airflow_connection(self) -> str:
-        """The connection that the declaration names, as Airflow reads it from the environment."""
-        about = {"conn_type": "postgres", "host": self.host, "port": int(self.port), "login": "postgres"}
-        return json.dumps(about | {"schema": self.database})
-
-    def connection(self, commit: str = "local") -> Any:
-        """Open a connection; commit: whether a commit waits for the disk and a standby."""
-        about = {"user": "postgres", "dbname": self.database, "options": f"-c synchronous_commit={commit}"}
-        made = psycopg2.connect(host=self.host, port=self.port, **about)
-        made.autocommit = True
-        return made
-
-    def sql(self, statement: str, commit: str = "local") -> list[tuple[Any, ...]]:
-        with self.connection(commit).cursor() as cursor:
-            cursor.execute(statement)
-            return list(cursor.fetchall()) if cursor.description else []
-
-    def deliver_changes(self) -> None:
-        """Take what the slot has, and run a cycle.
-
-        A file is written only where there is something: an empty one counts as unfinished, and holds back those behind
-        it until it has not changed for `source.settle`.
-        """
-        if lines := [row[0] for row in self.sql(SLOT)]:
-            self.files += 1
-            file = self.folder / "inbox" / "shop" / f"{self.files:04}.jsonl"
-            file.write_text("".join(f"{line}\n" for line in lines))
-        self.run()
-
-    def caught_up(self) -> None:
-        """Let the source say something more, so that the lake shows all that came before."""
-        self.sql("INSERT INTO visits VALUES ('heartbeat')")
-        self.deliver_changes()
-
-    def audit_live(self, wait: float = 120, **choice: Any) -> dict[str, Any]:
-        """Audit while cycles run; wait: seconds within which rows that move have to come to rest."""
-        with self.cycles():
-            return self.audit(wait=timedelta(seconds=wait), **choice)
-
-    def differences(self, table: str) -> set[tuple[Any, ...]]:
-        listed = self.results()[table]["differences"]
-        return {(tuple(dict(d["key"]).values()), d["kind"], d["column"], d["lake"], d["source"]) for d in listed}
 
 
 @pytest.fixture
 def shop(
     spark: Any, postgres: Postgres, wal2json: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Shop]:
-    postgres.fresh_database("audited", SCHEMA)
-    made = Shop(spark, tmp_path, postgres, "audited")
+    postgres.fresh_database(DATABASE, SCHEMA)
+    made = Shop(spark, tmp_path, postgres, DECLARED)
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", made.airflow_connection)
     made.caught_up()
     yield made
-    made.sql("SELECT pg_drop_replication_slot('audited')")
+    made.drop_slot()
 
 
 def test_a_lake_that_equals_the_source_is_equal_row_by_row(shop: Shop) -> None:
     counts = shop.audit()
     assert (counts["tables"], counts["rows"], counts["differing"]) == (2, ROWS + 201, 0)
     assert {name: (row["verdict"], row["rows"]) for name, row in shop.results().items()} == {
-        "orders": ("equal", ROWS + 1), "lines": ("equal", 200)
+        "orders": ("equal", ROWS + 1), "lines": ("equal", 200), "visits": ("not compared", 0)
     }  # fmt: skip
     assert counts["source_rows"] == ROWS + 201, "digests alone were read"
     assert open_findings(TablePaths(shop.warehouse, "shop")) == []
@@ -279,14 +217,31 @@ def test_a_finding_closes_when_an_audit_finds_all_equal(shop: Shop) -> None:
     assert open_findings(TablePaths(shop.warehouse, "shop")) == []
 
 
-def test_what_cannot_be_compared_is_named(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_compared_is_named(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(ConfigurationError, match="no table elsewhere is in the lake; it has lines, orders, visits"):
         shop.audit(tables=["elsewhere"])
-    shop.sql("ALTER TABLE lines RENAME COLUMN qty TO quantity")
+    shop.sql("ALTER TABLE lines RENAME COLUMN qty TO quantity; ALTER TABLE orders ADD secret text, ADD more int")
     with pytest.raises(ConfigurationError, match=r"lines: PUBLIC.LINES has no column qty in the database"):
-        shop.audit()
+        shop.audit(tables=["lines"])
+    counts = shop.audit()
+    assert (counts["tables"], counts["undecided"], counts["differing"]) == (1, 1, 0), "the others are compared"
+    verdicts = {name: (row["verdict"], row["reason"], row["not_compared"]) for name, row in shop.results().items()}
+    assert verdicts == {
+        "orders": ("equal", None, ["columns of the source that are not declared: more, secret"]),
+        "lines": ("not compared", "PUBLIC.LINES has no column qty in the database", []),
+        "visits": ("not compared", "it has no key, so that its rows cannot be told apart", []),
+    }
+    assert main(["audit", str(shop.folder / "shop.yaml"), "--warehouse", shop.warehouse]) == 6
+    said = " ".join(capsys.readouterr().out.split())
+    assert "lines: not compared: PUBLIC.LINES has no column qty in the database" in said
+    assert "orders: not compared: columns of the source that are not declared: more, secret" in said
     shop.sql("ALTER TABLE lines RENAME TO elsewhere")
     with pytest.raises(ConfigurationError, match=r"lines: expected one table PUBLIC.LINES in the database, found none"):
+        shop.audit(tables=["lines"])
+    shop.sql("ALTER TABLE orders RENAME TO others")
+    with pytest.raises(ConfigurationError, match=r"expected one table PUBLIC.LINES in the database, found none"):
         shop.audit()
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps({"conn_type": "postgres", "host": "127.0.0.1", "port": 1}))
     with pytest.raises(SourceUnavailable, match="no connection to the database: "):

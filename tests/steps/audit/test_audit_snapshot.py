@@ -1,7 +1,7 @@
 """The audit of a lake against the files of a snapshot folder: equal as of its csn, and every difference is named."""
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,14 @@ from txloom.cli import main
 from txloom.config import load
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.quality import findings as f
-from txloom.steps.audit.audit import Choice, Outcome, _joined, audit
-from txloom.steps.audit.compare_table import Compared, Difference
+from txloom.steps.audit.audit import audit
+from txloom.steps.audit.audit_scope import Choice
 from txloom.steps.audit.differing_rows import Chosen, snapshot_of
 from txloom.steps.audit.repair import repair
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.checks.audited_rows import audited_tables
 from txloom.storage.checks.findings import open_findings
-from txloom.storage.databases.snapshot_folder import Moment
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.reader_holds import Cut
 from workloads.small_lake import SmallLake
 
 KINDS = dict(zip(declarations.TABLES, ("jsonl", "csv.gz", "parquet") * 2, strict=True))
@@ -180,19 +178,6 @@ def test_an_audit_that_did_not_decide_hides_none_that_did(sampled: tuple[Lake, S
     assert compared(lake, tmp_path / "export", csn + 1)["behind"] == 1
     assert [(each.table, each.run_id) for each in audited_tables(paths)] == [("orders", f"audit-{csn}")]
     assert newest(lake)["orders"]["verdict"] == "behind"
-
-
-def test_what_a_look_proved_stays_where_the_next_one_has_no_cut_in_time() -> None:
-    row, cut, moment = Difference({"id": "1"}, "missing"), Cut(1, 7, {}), Moment(7, datetime.now(UTC))
-    first = _joined(None, Outcome("equal", Compared(9, [row], {("2",): (2,)}), moment, cut))
-    assert first.verdict == "different"
-    late = Outcome("behind", Compared(1, [Difference({"id": "2"}, "missing")], {}), moment, cut)
-    joined = _joined(first, late)
-    assert (joined.verdict, joined.compared.differences, len(joined.compared.in_flight)) == ("different", [row], 1)
-    assert _joined(None, late).verdict == "behind"
-    moved = _joined(None, Outcome("equal", Compared(9, [], {("2",): (2,)}), moment, cut))
-    assert (moved.verdict, _joined(moved, late).verdict) == ("unsettled", "behind")
-    assert _joined(first, Outcome("behind", Compared(1, [], {}), moment, cut)).verdict == "different"
 
 
 def test_a_lake_that_does_not_show_the_csn_yet_is_behind(sampled: tuple[Lake, Source], tmp_path: Path) -> None:

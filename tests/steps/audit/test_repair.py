@@ -206,11 +206,13 @@ def test_a_row_that_the_declaration_cannot_hold_is_left_out_and_named(
 
 
 def test_where_nothing_differs_the_repair_says_so(shop: Shop) -> None:
-    with pytest.raises(ConfigurationError, match="the newest audit lists no rows that differ"):
+    with pytest.raises(ConfigurationError, match="the newest audit lists no rows that differ and can be repaired"):
         load(shop)
     DeltaTable(shop.path("orders")).update(predicate="id = 5", updates={"note": "'planted'"})
     shop.audit_live()
-    with pytest.raises(ConfigurationError, match="no rows of lines that differ; it lists rows of orders"):
+    with pytest.raises(
+        ConfigurationError, match="no rows of lines that differ and can be repaired; it lists rows of orders"
+    ):
         load(shop, tables=["lines", "orders"])
-    with pytest.raises(ConfigurationError, match="audit elsewhere lists no rows that differ"):
+    with pytest.raises(ConfigurationError, match="audit elsewhere lists no rows that differ and can be repaired"):
         load(shop, audit="elsewhere")

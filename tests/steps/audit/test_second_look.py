@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,10 +15,11 @@ from services.postgres import Postgres
 from services.process import wait_until
 from txloom.config import load
 from txloom.config.models.pipeline import Table
-from txloom.errors import SourceUnavailable
+from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.steps.audit.second_look import (
     IS_GONE,
     IS_OTHER,
+    IS_REPEATED,
     IS_TAKEN_FOR_ANOTHER,
     IS_THERE,
     PIECE_ROWS,
@@ -25,7 +27,8 @@ from txloom.steps.audit.second_look import (
     look_again,
 )
 from txloom.storage.checks.audited_rows import Repair
-from txloom.storage.databases.audit_source import Limits
+from txloom.storage.databases import postgresql
+from txloom.storage.databases.audit_source import Limits, LiveSource
 from txloom.storage.databases.connected import connected
 
 DECLARED = """
@@ -35,6 +38,7 @@ completeness: {rule: markers, patience: 2h}
 tables:
   - {name: rows, source: public.rows, key: [id], columns: {id: long, note: string}}
   - {name: codes, source: public.codes, key: [code], columns: {code: string, n: int}}
+  - {name: names, source: public.names, key: [name], columns: {name: string, n: int}}
   - {name: guarded, source: public.guarded, key: [id], columns: {id: long}}
 targets: {mirrors: ["*"]}
 """
@@ -43,6 +47,9 @@ SCHEMA = """
     CREATE DOMAIN code AS char(4);
     CREATE TABLE codes (code code PRIMARY KEY, n int);
     INSERT INTO codes VALUES ('ab', 1), ('cd', 2);
+    CREATE COLLATION any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+    CREATE TABLE names (name text COLLATE any_case PRIMARY KEY, n int);
+    INSERT INTO names VALUES ('Ann', 1);
     CREATE TABLE guarded (id bigint PRIMARY KEY);
     INSERT INTO guarded VALUES (1);
     ALTER TABLE guarded ENABLE ROW LEVEL SECURITY;
@@ -75,9 +82,12 @@ class Source:
     def look(
         self, table: str, repairs: Sequence[Repair], *, is_whole: bool = True, user: str = "postgres"
     ) -> SecondLook:
-        fields = {"conn_type": "postgres", "host": self.postgres.host, "port": self.postgres.port, "login": user}
-        with connected(fields | {"schema": "looked"}, Limits(10**6, 30)) as source:
+        with self.connected(user) as source:
             return look_again(source, self.tables[table], repairs, is_whole=is_whole)
+
+    def connected(self, user: str) -> AbstractContextManager[LiveSource]:
+        fields = {"conn_type": "postgres", "host": self.postgres.host, "port": self.postgres.port, "login": user}
+        return connected(fields | {"schema": "looked"}, Limits(10**6, 30))
 
 
 @pytest.fixture(scope="module")
@@ -151,18 +161,27 @@ def test_a_table_that_is_rewritten_while_it_is_read_has_its_rows(source: Source)
 
 
 def test_a_key_that_the_source_takes_for_that_of_another_row_is_neither_deleted_nor_inserted(source: Source) -> None:
+    """A column whose collation takes upper and lower case for equal: the lake and the audit do not."""
+    upper, there = Repair("D", '{"name":"ANN"}', 0, None), Repair("r", '{"name":"Ann","n":"1"}', 0, None)
+    absent = Repair("D", '{"name":"Bob"}', 0, None)
+    assert judged(source.look("names", [upper, there, absent])) == {
+        upper.image: IS_TAKEN_FOR_ANOTHER,
+        there.image: IS_TAKEN_FOR_ANOTHER,
+        absent.image: "",
+    }
+    another = Repair("r", '{"name":"Cid","n":"2"}', 0, None)
+    left = judged(source.look("names", [upper, another], is_whole=False))
+    assert left == {upper.image: IS_TAKEN_FOR_ANOTHER, another.image: IS_TAKEN_FOR_ANOTHER}
+
+
+def test_a_padded_key_is_that_of_the_row_however_it_is_written(source: Source) -> None:
     """As the audit once took a padded key for another one than the source does (a domain over char)."""
     padded, trimmed = (
         Repair(op, f'{{"code":"{key}"{n}}}', 0, None) for op, key, n in (("D", "ab  ", ""), ("r", "ab", ',"n":"1"'))
     )
     absent = Repair("D", '{"code":"zz  "}', 0, None)
-    look = source.look("codes", [padded, trimmed, absent])
-    reasons = {row.image: reason for row, reason in look.left}
-    assert reasons[padded.image] in (IS_THERE, IS_TAKEN_FOR_ANOTHER) and trimmed not in look.certain
-    assert absent in look.certain
-    another = Repair("r", '{"code":"cd","n":"2"}', 0, None)
-    left = {row.image for row, _ in source.look("codes", [padded, another], is_whole=False).left}
-    assert padded.image in left
+    reasons = judged(source.look("codes", [padded, trimmed, absent]))
+    assert reasons[padded.image] == IS_THERE and reasons[trimmed.image] and not reasons[absent.image]
 
 
 def test_a_row_without_a_key_or_that_cannot_be_read_is_not_asked_for(source: Source) -> None:
@@ -180,8 +199,34 @@ def test_a_server_that_lies_behind_the_audit_is_not_believed(source: Source) -> 
 
 def test_a_user_whom_a_policy_hides_rows_from_is_refused(source: Source) -> None:
     """To that user each row seems absent, at the first look and at the second."""
-    with pytest.raises(SourceUnavailable, match="row-level security"):
+    with pytest.raises(ConfigurationError, match=r"row-level security hides rows of public\.guarded"):
         source.look("guarded", [delete(1)], user="auditor")
+
+
+def test_a_policy_that_comes_while_rows_are_asked_for_is_an_error(source: Source) -> None:
+    source.sql("ALTER TABLE guarded DISABLE ROW LEVEL SECURITY")
+    with source.connected("auditor") as database:
+        relation = database.relation(source.tables["guarded"])
+        assert database.rows_now(relation, [(1,), (2,)]) == {("1",): [("1",)]}
+        source.sql("ALTER TABLE guarded ENABLE ROW LEVEL SECURITY")
+        with pytest.raises(SourceUnavailable, match="row-level security"):
+            database.rows_now(relation, [(1,)])
+
+
+def test_a_key_that_several_rows_have_by_now_is_left_out(source: Source) -> None:
+    source.sql("TRUNCATE rows; ALTER TABLE rows DROP CONSTRAINT rows_pkey; INSERT INTO rows VALUES (1, 'a'), (1, 'a')")
+    changed, extra = other("U", 1, "a"), delete(2)
+    assert judged(source.look("rows", [changed, extra])) == {changed.image: IS_REPEATED, extra.image: ""}
+    source.sql("TRUNCATE rows; ALTER TABLE rows ADD PRIMARY KEY (id)")
+
+
+def test_a_table_that_stays_locked_is_not_waited_for_for_ever(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgresql, "LOCK_WAIT_S", 0.1)
+    with source.connection() as writing, writing.cursor() as cursor:
+        cursor.execute("BEGIN; LOCK TABLE rows IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(SourceUnavailable, match="lock timeout"):
+            source.look("rows", [delete(1)])
+        cursor.execute("ROLLBACK")
 
 
 def test_it_says_how_many_rows_are_certain(source: Source, caplog: pytest.LogCaptureFixture) -> None:

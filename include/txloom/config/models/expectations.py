@@ -36,6 +36,7 @@ FindingCode = Literal[
     "snapshot was taken twice",
     "rows were read again",
     "differs from the source",
+    "documents differ from their rows",
     "history is not complete",
     "snapshot request makes no progress",
 ]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,22 +25,37 @@ from txloom.current.row_hashes import joined, lists_of, measured
 NULL = "~"
 """What stands for null: no length begins with it."""
 HALF = 1 << 32
+Form = Literal["padded", "json", "numeric", "double", "single"]
+"""How a source's column writes equal values in several ways.
+
+padded: texts with blanks at their end. json: other blanks and another order of names. numeric: not a number and the
+infinities, which Debezium names otherwise than the database. double, single: numbers of 64 or 32 bits as texts.
+"""
+SPECIAL = {
+    "nan": "NaN",
+    "infinity": "Infinity",
+    "positive_infinity": "Infinity",
+    "-infinity": "-Infinity",
+    "negative_infinity": "-Infinity",
+}
+"""What is not a finite number as PostgreSQL writes it, by its names in lower case."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_FLOAT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _EXACT = Context(prec=131_072 + 16_384)
 """PostgreSQL's numbers have no more digits."""
 
 
-def canonical(values: AnyArray, declared: ColumnType, *, padded: bool = False) -> AnyArray:
+def canonical(values: AnyArray, declared: ColumnType, form: Form | None = None) -> AnyArray:
     """Return values as canonical texts; null stays null.
 
     Args:
         values: of a column with the declared type.
         declared: the type.
-        padded: whether the source's column writes equal values in several ways: texts are padded with blanks, JSON has
-            other blanks and another order of names.
+        form: how the source's column, or each element of its arrays, writes equal values in several ways; None: it
+            writes each value in one way.
     """
     if declared.element is not None:
-        return _arrays(values, declared.element)
+        return _arrays(values, declared.element, form)
     if declared.kind == "decimal":
         return _unscaled(values).cast(pa.string())
     if declared.kind in ("double", "float"):
@@ -54,9 +69,36 @@ def canonical(values: AnyArray, declared: ColumnType, *, padded: bool = False) -
     if declared.kind in ("timestamp", "timestamptz"):
         return values.cast(pa.timestamp("us", getattr(values.type, "tz", None))).cast(pa.int64()).cast(pa.string())
     texts = values.cast(pa.string())
-    if padded and declared.kind == "json":
-        return pa.array([None if each is None else json_text(each) for each in texts.to_pylist()], pa.string())
-    return pc.utf8_rtrim(texts, characters=" ") if padded else texts
+    if form == "padded":
+        return pc.utf8_rtrim(texts, characters=" ")
+    if form is None or declared.kind not in ("string", "json"):
+        return texts
+    return pa.array([None if each is None else formed(each, form) for each in texts.to_pylist()], pa.string())
+
+
+def formed(text: str, form: Form) -> str:
+    """Return the one text of all that mean the same in a form; a text that does not have the form stays as it is.
+
+    >>> [formed(text, "numeric") for text in ("NAN", "NEGATIVE_INFINITY", "1.50")]
+    ['NaN', '-Infinity', '1.50']
+    >>> [formed(text, "double") for text in ("1.0E20", "100.0", "-0.0", "NaN", "x")]
+    ['100000000000000000000', '100', '0', 'NaN', 'x']
+    >>> formed("0.1", "single"), formed("0.10000000149011612", "single")
+    ('0.1', '0.1')
+    """
+    if form == "padded":
+        return text.rstrip(" ")
+    if form == "json":
+        return json_text(text)
+    if (special := SPECIAL.get(text.lower())) is not None:
+        return special
+    if form == "numeric" or not _FLOAT.fullmatch(text):
+        return text
+    number = float(text)
+    if not np.isfinite(number):
+        return text
+    digits = format(Decimal(str(np.float32(number) if form == "single" else number)).normalize(_EXACT), "f")
+    return "0" if digits == "-0" else digits
 
 
 def readable(text: str | None, declared: ColumnType) -> str | None:
@@ -154,7 +196,7 @@ def _bits(values: AnyArray, kind: "np.dtype[Any]") -> AnyArray:
     return cast("AnyArray", pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string())))
 
 
-def _arrays(values: AnyArray, element: ColumnType) -> AnyArray:
+def _arrays(values: AnyArray, element: ColumnType, form: Form | None) -> AnyArray:
     """Return each list as the row text of its elements."""
     lists = cast("Lists", values)
-    return lists_of(lists, _measured(canonical(lists.flatten(), element))).cast(pa.string())
+    return lists_of(lists, _measured(canonical(lists.flatten(), element, form))).cast(pa.string())

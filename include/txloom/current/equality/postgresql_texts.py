@@ -3,22 +3,28 @@
 from collections.abc import Sequence
 
 from txloom.config.models.column_types import ColumnType
-from txloom.current.equality.canonical_texts import NULL
+from txloom.current.equality.canonical_texts import NULL, Form
+
+FORMS: dict[str, Form] = {"bpchar": "padded", "numeric": "numeric", "float8": "double", "float4": "single"}
+"""By type, without domains and arrays around it, how a column that is declared a text writes equal values."""
 
 
-def canonical(value: str, declared: ColumnType) -> str:
+def canonical(value: str, declared: ColumnType, base: str = "") -> str:
     """Return the SQL expression of a value's canonical text.
 
     Args:
         value: a SQL expression.
         declared: the type that the column has in the lake.
+        base: the column's type in the database, without domains and arrays around it; "": another one than in FORMS.
 
     >>> canonical("x", ColumnType("decimal", 20, 4))
     'trim_scale(x::numeric * 1e4)::text'
+    >>> canonical("x", ColumnType("string"), "float8")
+    'trim_scale(x::text::numeric)::text'
     """
     kind = declared.kind
     if declared.element is not None:
-        element = canonical("e", declared.element)
+        element = canonical("e", declared.element, base)
         each = f"case when t is null then '{NULL}' else octet_length(t) || ':' || t end"
         texts = f"select {element} as t, n from unnest({value}) with ordinality as u(e, n)"
         joined = f"select coalesce(string_agg({each}, '' order by n), '') from ({texts}) a"
@@ -37,6 +43,8 @@ def canonical(value: str, declared: ColumnType) -> str:
     if kind in ("timestamp", "timestamptz"):
         micros = f"(extract(epoch from {value}) * 1000000)::bigint::text"
         return f"case when isfinite({value}) then {micros} else {value}::text end"
+    if kind == "string" and FORMS.get(base) in ("double", "single"):
+        return f"trim_scale({value}::text::numeric)::text"
     return f"{value}::text"
 
 

@@ -59,4 +59,11 @@ def _elements(text: bytes) -> list[str | None]:
 
 
 def _padded(of: Any, width: int) -> Any:
+    """Return a text with blanks up to a width, and an array with such texts.
+
+    >>> _padded("a", 3), _padded(["b", None], 2), _padded(None, 2)
+    ('a  ', ['b ', None], None)
+    """
+    if isinstance(of, list):
+        return [_padded(each, width) for each in of]
     return of.ljust(width) if isinstance(of, str) else of

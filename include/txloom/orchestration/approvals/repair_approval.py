@@ -95,6 +95,7 @@ class RepairOutcome(PipelineTask):
             page = f"**{counts['rows']} rows were loaded**{_left(counts)}."
             if seen is not None:
                 counts |= {name: int(seen[name]) for name in ("differing", "unsettled", "behind")}
+                counts["undecided"] = int(seen.get("undecided", 0))
                 page += f"\n\nThe audit after it: {', '.join(_seen(counts))}."
             page += f"\n\nApproved by {person}." if person else ""
         self.log.info("%s", page)
@@ -122,6 +123,8 @@ def _seen(counts: Mapping[str, int]) -> list[str]:
     unsure = [f"{counts['unsettled']} rows were changed at every look"] if counts["unsettled"] else []
     late = "rows may be on their way: no cut came in time that shows the moment of the audit"
     unsure += [f"{counts['behind']} {late}"] if counts["behind"] else []
+    undecided = counts.get("undecided", 0)
+    unsure += [f"{undecided} tables could not be compared: see the log of {AUDIT}"] if undecided else []
     return [f"{counts['differing']} rows differ", *unsure] if counts["differing"] or not unsure else unsure
 
 

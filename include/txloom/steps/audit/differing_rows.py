@@ -12,7 +12,7 @@ from txloom.quality import masking
 from txloom.quality.dead_letters import escaped, plain
 from txloom.quality.incidents import moment
 from txloom.steps.audit.repair_limit import Share, exceeding
-from txloom.storage.checks.audited_rows import AuditedTable, audited_tables, masked
+from txloom.storage.checks.audited_rows import NULL_KEY, REPEATED, AuditedTable, audited_tables, masked
 from txloom.storage.paths import TablePaths
 
 SHOWN = 20
@@ -50,18 +50,22 @@ class Chosen:
 
 
 def chosen_tables(paths: TablePaths, chosen: Chosen) -> list[AuditedTable]:
-    """Return the tables that are chosen; raise ConfigurationError where one of these has no rows that differ."""
+    """Return the tables that are chosen.
+
+    Raises ConfigurationError where one of these has no rows that differ, or only ones that no repair can mend: their
+    key is null, or several have one key.
+    """
     by_table = {each.table: each for each in audited_tables(paths, chosen.audit)}
     for name, run_id in chosen.audits.items():
         by_table |= {each.table: each for each in audited_tables(paths, run_id) if each.table == name}
-    differing = [by_table[name] for name in sorted(by_table)]
+    differing = [by_table[name] for name in sorted(by_table) if by_table[name].repairs]
     audits = [each for each in differing if not chosen.tables or each.table in chosen.tables]
     missing = sorted(set(chosen.tables) - {each.table for each in audits})
     if missing or not audits:
         which = f"audit {chosen.audit}" if chosen.audit else "the newest audit"
         of = f" of {', '.join(missing)}" if missing else ""
         there = f"; it lists rows of {', '.join(each.table for each in differing)}" if differing else ""
-        raise ConfigurationError(f"{which} lists no rows{of} that differ{there}")
+        raise ConfigurationError(f"{which} lists no rows{of} that differ and can be repaired{there}")
     return audits
 
 
@@ -113,13 +117,16 @@ def markdown(audits: Sequence[AuditedTable], secret: Collection[str] = (), large
         lines += [_line(masked(row, secret)) for row in each.differences[:SHOWN]]
         more = len(each.differences) - SHOWN
         lines += [f"| and {more} more, which the page lists | | | |"] if more > 0 else []
-        unlisted = each.differing - len(each.repairs)
+        unlisted = each.unlisted
         lines += ["", f"{unlisted} more rows differ that are not listed: audit again after this."] if unlisted else []
     return "\n".join(lines)
 
 
 def _line(row: Mapping[str, Any]) -> str:
     key = escaped(plain(masking.key_text(row["key"])))
+    if row["kind"] in (NULL_KEY, REPEATED):
+        why = "its key is null" if row["kind"] == NULL_KEY else "several rows have this key"
+        return f"| {key} | nothing: {why}, which no repair mends | {row['lake'] or ''} | {row['source'] or ''} |"
     if row["kind"] != "changed":
         sides = ("no row", "a row") if row["kind"] == "missing" else ("a row", "no row")
         return f"| {key} | {WHAT['r' if row['kind'] == 'missing' else 'D']} | {sides[0]} | {sides[1]} |"

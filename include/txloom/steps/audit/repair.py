@@ -90,7 +90,7 @@ def repair(step: Step, chosen: Chosen, allowed_rows: int | None = None) -> Count
         "rows": rows,
         "changed_since": changed_since,
         "left_out": chosen_rows - changed_since - rows,
-        "more": sum(each.differing - len(each.repairs) for each in audits),
+        "more": sum(each.unlisted for each in audits),
     }
     return counts | first_and_last(landings)
 

@@ -42,8 +42,7 @@ class Share:
         rows = int(counted[0]["n"]) if counted else 0
         declared = (pipeline.audit or Audit()).repair
         going = sum(each.op != "r" for each in audited.repairs) if going is None else going
-        unlisted = audited.differing - len(audited.repairs)
-        return cls(audited.table, going, unlisted, rows, declared.limit(rows), declared.max_share)
+        return cls(audited.table, going, audited.unlisted, rows, declared.limit(rows), declared.max_share)
 
     @property
     def number(self) -> int:

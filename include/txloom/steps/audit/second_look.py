@@ -23,7 +23,7 @@ from txloom.current.equality.row_images import image
 from txloom.errors import SourceUnavailable
 from txloom.events.images.reader import ImageReader
 from txloom.storage.checks.audited_rows import Repair
-from txloom.storage.databases.audit_source import Handle, Key, LiveSource, Texts
+from txloom.storage.databases.audit_source import Handle, Key, LiveSource, TableChanged, Texts
 from txloom.storage.targets.lake_digests import audited_columns, texts_of
 
 LOG = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ PIECE_ROWS = 500
 IS_THERE = "the source has it"
 IS_GONE = "the source no longer has it"
 IS_OTHER = "the source has other values by now"
+IS_REPEATED = "the source has several rows with its key"
 HAS_NO_KEY = "its key has no value, so that the source cannot be asked for it"
 IS_TAKEN_FOR_ANOTHER = "the source takes its key for that of another row of the lake"
 
@@ -70,7 +71,8 @@ def look_again(source: LiveSource, table: Table, repairs: Sequence[Repair], *, i
 
     Raises:
         ConfigurationError: the database no longer has the table, or a column of it.
-        SourceUnavailable: it does not answer, or has not reached the audit's csn: it is another server, or lags.
+        SourceUnavailable: it does not answer, or has not reached the audit's csn: it is another server, or lags; or
+            another statement is about to change the table.
     """
     if not repairs:
         return SecondLook()
@@ -80,7 +82,11 @@ def look_again(source: LiveSource, table: Table, repairs: Sequence[Repair], *, i
             f"{table.name}: the database is at csn {position}, and the audit read it at csn {audited_csn}. It is "
             "another server than the audit's, or a standby that lags: connect to that server, or wait and run again"
         )
-    look = _Look(source, table, source.relation(table), is_whole)
+    try:
+        relation = source.relation(table)
+    except TableChanged as change:
+        raise SourceUnavailable(f"{table.name}: {change}") from change
+    look = _Look(source, table, relation, is_whole)
     rows = look.readable(repairs)
     for piece in _pieces([row for row in rows if row.repair.op == "D"]):
         look.judge_deletes(piece)
@@ -126,7 +132,7 @@ class _Look:
         after = typed.column("after").combine_chunks()
         keys = pa.table({name: pc.struct_field(after, name) for name in self.table.key})
         columns = audited_columns(self.table)[: len(self.table.key)]
-        texts = zip(*(column.to_pylist() for column in texts_of(keys, columns, self.relation.padded)), strict=True)
+        texts = zip(*(column.to_pylist() for column in texts_of(keys, columns, self.relation.forms)), strict=True)
         handles = [tuple(row.values()) for row in keys.to_pylist()]
         rows, problems = list[_Row](), typed.column("problem").to_pylist()
         for repair, problem, key, handle in zip(repairs, problems, texts, handles, strict=True):
@@ -161,10 +167,12 @@ class _Look:
                 self.said.left.append((row.repair, IS_TAKEN_FOR_ANOTHER))
             elif texts is None:
                 self.said.left.append((row.repair, IS_GONE))
-            elif image(columns, texts, self.relation.widths) != row.repair.image:
+            elif len(texts) > 1:
+                self.said.left.append((row.repair, IS_REPEATED))
+            elif image(columns, texts[0], self.relation.widths) != row.repair.image:
                 self.said.left.append((row.repair, IS_OTHER))
             else:
                 self.said.certain.append(row.repair)
 
-    def _ask(self, rows: Sequence[_Row]) -> Mapping[Key, Texts]:
+    def _ask(self, rows: Sequence[_Row]) -> Mapping[Key, Sequence[Texts]]:
         return self.source.rows_now(self.relation, [row.handle for row in rows])

@@ -17,10 +17,18 @@ from txloom.storage.system_tables import AUDIT_RESULTS
 
 DIFFERENT, EQUAL = "different", "equal"
 """The verdicts that decide: a table has rows which differ, or none."""
+NOT_COMPARED = "not compared"
+"""The verdict of a table that an audit left out, with the reason."""
+ROWS, DOCUMENTS = "rows", "documents"
+"""What was compared: a table's rows with the source's, or documents with the rows of their members."""
+NULL_KEY, REPEATED = "null key", "repeated"
+"""What no repair can mend: a key is null in part, which the lake cannot hold, or several rows have one key."""
 DECIDED = f"verdict in ('{DIFFERENT}', '{EQUAL}')"
-NEWEST = """
-    select * from (select *, row_number() over (partition by "table" order by at desc) as n from t where {where})
-    where n = 1
+NEWEST = f"""
+    select * from (
+        select *, row_number() over (partition by "table" order by verdict = '{NOT_COMPARED}', at desc) as n
+        from t where {{where}}
+    ) where n = 1
 """
 
 
@@ -63,20 +71,28 @@ class AuditedTable:
     differences: tuple[dict[str, Any], ...]
     snapshot: tuple[str, int] | None = None
 
+    @property
+    def unlisted(self) -> int:
+        """How many rows differ that a repair could mend once an audit lists them."""
+        beyond = {str(each["key"]) for each in self.differences if each["kind"] == REPEATED}
+        nulls = sum(1 for each in self.differences if each["kind"] == NULL_KEY)
+        return max(0, self.differing - len(self.repairs) - len(beyond) - nulls)
+
 
 def audited_tables(paths: TablePaths, run_id: str | None = None) -> list[AuditedTable]:
-    """Return the tables that the newest audit of each found to differ, by name.
+    """Return the tables of which the newest audit found rows to differ, by name; document tables are left out.
 
     run_id: of an audit; None: of each table the newest that decided on it.
     """
     where = DECIDED if run_id is None else f"{DECIDED} and run_id = {text_literal(run_id)}"
     rows = sorted(newest_results(paths, where), key=lambda row: str(row["table"]))
-    return [_table(row) for row in rows if row["verdict"] == DIFFERENT]
+    return [_table(row) for row in rows if row["verdict"] == DIFFERENT and row["kind"] != DOCUMENTS]
 
 
 def newest_results(paths: TablePaths, where: str = "true") -> list[dict[str, Any]]:
     """Return the newest row of `audit_results` of each table, of those that fulfil a condition.
 
+    A row of an audit that left a table out counts only where there is no other.
     Columns that an older version of txloom did not write are None.
     """
     rows = small_tables.query(paths.table(names.AUDIT_RESULTS), NEWEST.format(where=where))
@@ -90,7 +106,7 @@ def differing_as_of(paths: TablePaths) -> dict[str, tuple[int, int]]:
     """
     as_of = dict[str, tuple[int, int]]()
     for row in newest_results(paths, DECIDED):
-        if row["verdict"] == DIFFERENT:
+        if row["verdict"] == DIFFERENT and row["kind"] != DOCUMENTS:
             cut = newest_cut(paths, "release", f"cut_id = {row['cut_id']}")
             csn = min(row["source_position"], row["valid_through"])
             as_of[row["table"]] = csn, ANY if cut is None else cut["release"]

@@ -5,10 +5,53 @@ Statements are run with values, so that a percent sign in a name is written twic
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
+from txloom.config.models.column_types import ColumnType
+from txloom.config.models.pipeline import Table
 from txloom.current.equality import mysql_texts
+from txloom.current.equality.canonical_texts import Form
+from txloom.current.equality.mysql_texts import Held
+from txloom.errors import ConfigurationError
 from txloom.storage.databases.audit_source import Handle
+
+BY_VALUE = ("long", "int", "decimal", "double", "float", "boolean", "date", "timestamp", "timestamptz")
+"""Types whose values both sides order alike; all others are ordered by the bytes of their texts."""
+GEOMETRIC = (
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geometrycollection",
+)
+
+
+class Column(NamedTuple):
+    """A column of the database: its name, and how it holds values."""
+
+    name: str
+    held: Held
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the catalog says of a table.
+
+    Args:
+        name: quoted, with its schema.
+        columns: place, name and type of each.
+        created: when it got its definition; None: unknown.
+        ids: the numbers of the files of the table and its partitions; None: this user may not know them.
+    """
+
+    name: str
+    columns: tuple[Any, ...]
+    created: datetime | None
+    ids: tuple[Any, ...] | None
 
 
 def quoted(name: str) -> str:
@@ -29,16 +72,20 @@ class Relation:
         key: quoted names of the key's columns.
         order: what orders each of them as the lake does: the column, or the bytes of its text.
         texts: the SQL of each declared column's canonical text, the key's columns first.
-        padded: declared columns whose JSON the server writes in its own way; both sides parse it.
+        forms: declared columns whose JSON the server writes in its own way; both sides parse it.
         columns: the declared columns' names, in the order of texts.
+        nullable: quoted names of the key's columns that take null.
+        undeclared: names of the columns that are not declared.
     """
 
     name: str
     key: tuple[str, ...]
     order: tuple[str, ...]
     texts: tuple[str, ...]
-    padded: frozenset[str]
+    forms: Mapping[str, Form]
     columns: tuple[str, ...]
+    nullable: tuple[str, ...] = ()
+    undeclared: tuple[str, ...] = ()
 
     @property
     def widths(self) -> Mapping[str, int]:
@@ -53,6 +100,7 @@ class Relation:
                 condition, some = self._beyond(sign, bound)
                 conditions.append(condition)
                 values += some
+        conditions += [f"{name} is not null" for name in self.nullable]
         return " and ".join(conditions) or "true", values
 
     def _beyond(self, sign: str, bound: Handle) -> tuple[str, list[Any]]:
@@ -100,3 +148,59 @@ class Relation:
 def _place(key: str, order: str) -> str:
     """Return the place of a value that is compared with a column, or with the bytes of its text."""
     return "%s" if key == order else "cast(%s as binary)"
+
+
+def relation_of(table: Table, name: str, columns: Mapping[str, Column]) -> Relation:
+    """Return how a table is read.
+
+    Args:
+        table: as declared.
+        name: of the table, quoted, with its schema.
+        columns: of the database, by lower-case name.
+
+    Raises:
+        ConfigurationError: a column is missing, or has a type that cannot be compared.
+    """
+    if missing := [column.source for column in table.columns if column.source.lower() not in columns]:
+        raise ConfigurationError(f"{table.name}: {table.source} has no column {', '.join(missing)} in the database")
+    ordered = [*(table.column(each) for each in table.key), *(c for c in table.columns if c.name not in table.key)]
+    known = {column.name: columns[column.source.lower()] for column in ordered}
+    for column in ordered:
+        refuse_unfit(table, column.name, column.type, known[column.name].held)
+    names = {name: quoted(column.name) for name, column in known.items()}
+    texts = {c.name: mysql_texts.canonical(names[c.name], known[c.name].held, c.type) for c in ordered}
+    by_value = {each: table.column(each).type.kind in BY_VALUE for each in table.key}
+    return Relation(
+        name=name,
+        key=tuple(names[each] for each in table.key),
+        order=tuple(names[each] if by_value[each] else f"cast({texts[each]} as binary)" for each in table.key),
+        texts=tuple(texts.values()),
+        forms={name: "json" for name, column in known.items() if column.held.base == "json"},
+        columns=tuple(texts),
+        nullable=tuple(names[each] for each in table.key if known[each].held.is_nullable),
+        undeclared=tuple(
+            column.name
+            for name, column in columns.items()
+            if name not in {declared.source.lower() for declared in table.columns}
+        ),
+    )
+
+
+def held(base: str, kind: str, is_nullable: str) -> Held:
+    """Return how a column holds values, of what the catalog says of it."""
+    bits = kind.lower().removeprefix("bit(").removesuffix(")") if base.lower() == "bit" else "0"
+    return Held(base.lower(), is_nullable == "YES", int(bits))
+
+
+def refuse_unfit(table: Table, name: str, declared: ColumnType, held: Held) -> None:
+    """Raise ConfigurationError for a column whose values the lake cannot have exactly."""
+    known = {
+        "json": (("json",), "JSON, which has no text of its own: declare json"),
+        "float": (("float",), "FLOAT, and its digits are those of a float: declare float"),
+    }
+    fitting, why = known.get(held.base, ((declared.kind,), ""))
+    if declared.element is not None or declared.kind not in fitting:
+        why = why or "no array"
+        raise ConfigurationError(f"{table.name}.{name}: the column in the database is {why}")
+    if held.base in GEOMETRIC:
+        raise ConfigurationError(f"{table.name}.{name}: a {held.base} cannot be compared; leave the column out")

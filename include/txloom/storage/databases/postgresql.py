@@ -1,28 +1,32 @@
 """A PostgreSQL database at one moment: digests of key ranges, and rows by their keys, in one read-only transaction.
 
-The transaction is REPEATABLE READ: all that it reads is one snapshot. Its place in the log is known from both sides:
+The transaction is REPEATABLE READ: all that it reads is one snapshot. TRUNCATE, an ALTER TABLE that rewrites and some
+others are not: a snapshot from before reads what they left. So a table is locked (ACCESS SHARE) while it is read, and
+what the catalog says of it must be the same in the snapshot and now, before and after.
+
+Its place in the log is known from both sides:
 what was committed up to `Moment.surely` is in it, but for the transactions in `running` and those from `next_xid` on,
 and nothing above `Moment.at_most` is. A transaction writes its commit into the log before others see what it did.
 """
 
 import logging
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg2
 
 from txloom.config.models.pipeline import Table
 from txloom.current.equality import postgresql_texts
 from txloom.errors import ConfigurationError, SourceUnavailable
-from txloom.storage.databases.audit_source import Handle, Key, Limits, Texts
+from txloom.storage.databases.audit_source import LOCK_WAIT_S, Handle, Key, Limits, TableChanged, Texts, by_key
 from txloom.storage.databases.connection import AT_ONCE, Connection
+from txloom.storage.databases.postgresql_moment import Moment
+from txloom.storage.databases.postgresql_relation import Column, Relation
 from txloom.storage.delta.sql import sql_name
+from txloom.storage.targets.lake_digests import summed
 
 LOG = logging.getLogger(__name__)
 
@@ -34,109 +38,58 @@ RUNNING = "select (x::text::numeric % 4294967296)::text from pg_snapshot_xip(pg_
 """Transactions by the 32 bits of their number that the log has."""
 NEXT = "(pg_snapshot_xmax(pg_current_snapshot())::text::numeric % 4294967296)"
 COLUMNS = """
-    select n.nspname, c.relname, a.attname, t.typname, format_type(a.atttypid, a.atttypmod)
+    select n.nspname, c.relname, a.attname, b.typname, format_type(b.oid, -1), b.typmod, b.typtype,
+        a.attnotnull, c.oid::bigint, row_security_active(c.oid)
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
     join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-    join pg_type t on t.oid = a.atttypid
+    cross join lateral (
+        with recursive held (oid, typmod, depth) as (
+            select a.atttypid, a.atttypmod, 0
+            union all
+            select case when t.typtype = 'd' then t.typbasetype else t.typelem end,
+                case when t.typtype = 'd' and t.typtypmod <> -1 then t.typtypmod else h.typmod end, h.depth + 1
+            from held h join pg_type t on t.oid = h.oid
+            where t.typtype = 'd' or (t.typcategory = 'A' and t.typelem <> 0)
+        )
+        select t.oid, t.typname, t.typtype, h.typmod from held h join pg_type t on t.oid = h.oid
+        order by h.depth desc limit 1
+    ) b
     where c.relkind in ('r', 'p') and lower(c.relname) = lower(%s) and (%s = '' or lower(n.nspname) = lower(%s))
 """
-TEXTS = ("text", "varchar", "bpchar", "name", "citext")
-"""Types whose order depends on a collation."""
-XIDS = 1 << 32
-WINDOW = 1 << 30
-"""Bytes of the log within which a commit that is written becomes visible; ids of transactions count round later."""
+"""Each column with the type below its domains and arrays."""
+STORED = """
+    with recursive member (oid, pending) as (
+        select %s::oid, false
+        union
+        select i.inhrelid, to_jsonb(i) ->> 'inhdetachpending' = 'true'
+        from pg_inherits i join member m on i.inhparent = m.oid
+    )
+    select c.oid::bigint, c.relnamespace::bigint, c.relname, c.relkind, c.relpersistence, c.relfilenode::bigint,
+        coalesce(m.pending, false),
+        (select string_agg(concat_ws(' ', attnum, atttypid, atttypmod, attname), ',' order by attnum)
+         from pg_attribute where attrelid = c.oid and attnum > 0 and not attisdropped)
+    from member m join pg_class c on c.oid = m.oid order by 1, 7
+"""
+"""What says where the rows of a table and of its partitions lie, and what their columns are.
 
-
-@dataclass(frozen=True)
-class Moment:
-    """Where a snapshot lies in the source's log."""
-
-    surely: int
-    at_most: int
-    running: frozenset[str]
-    """Transactions (xid) that had not ended: not in the snapshot, wherever their commit lies."""
-    next_xid: int
-    """From which xid on none is in the snapshot, by 32 bits that count round."""
-    at: datetime
-
-    @property
-    def unseen(self) -> str:
-        """The SQL condition of changes by transactions that the snapshot may not have."""
-        late = f"_txloom_csn > {self.surely}"
-        ahead = f"(try_cast(_txloom_xid as bigint) - {self.next_xid} + {XIDS}) % {XIDS} < {XIDS // 2}"
-        running = ", ".join(f"'{int(xid)}'" for xid in sorted(self.running))
-        invisible = f"{ahead} or _txloom_xid in ({running})" if running else ahead
-        return f"{late} or (_txloom_csn > {self.surely - WINDOW} and ({invisible}))"
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A table of the database, with the lake's columns.
-
-    Args:
-        name: quoted, with its schema.
-        key: quoted names of the key's columns.
-        order: the same with the collation that orders them as the lake does.
-        key_types: their types.
-        texts: the SQL of each declared column's canonical text, the key's columns first.
-        widths: by declared name, up to how many characters a column's texts are padded with blanks.
-    """
-
-    name: str
-    key: tuple[str, ...]
-    order: tuple[str, ...]
-    key_types: tuple[str, ...]
-    texts: tuple[str, ...]
-    widths: Mapping[str, int]
-
-    @property
-    def padded(self) -> frozenset[str]:
-        """The declared columns whose texts are padded with blanks."""
-        return frozenset(self.widths)
-
-    @property
-    def values(self) -> str:
-        """The place of a key's values in SQL."""
-        return f"({', '.join(f'cast(%s as {kind})' for kind in self.key_types)})"
-
-    def within(self, low: Handle, high: Handle) -> str:
-        """Return the condition of a key range; an empty bound is none."""
-        row = f"({', '.join(self.order)})"
-        conditions = [f"{row} {sign} {self.values}" for sign, bound in ((">=", low), ("<", high)) if bound]
-        return " and ".join(conditions) or "true"
-
-    def among(self, keys: int) -> str:
-        """Return the condition of rows that have one of so many keys."""
-        return f"({', '.join(self.key)}) in ({', '.join([self.values] * keys)})"
-
-    def digests(self, condition: str) -> str:
-        """Return the query of canonical key, key, and digest of each row for which a condition holds."""
-        columns = [f"c{number}" for number in range(len(self.texts))]
-        inner = ", ".join(f"{text} as {column}" for text, column in zip(self.texts, columns, strict=True))
-        handles = ", ".join(f"{name}::text as h{number}" for number, name in enumerate(self.key))
-        read = ", ".join([*columns[: len(self.key)], *(f"h{number}" for number in range(len(self.key)))])
-        digest = postgresql_texts.row_digest(columns)
-        return (
-            f"select {read}, {digest} as digest from (select {inner}, {handles} from {self.name} where {condition}) r"
-        )
-
-
-class _Column(NamedTuple):
-    """A column of the database; base: the name of its type without length and digits."""
-
-    name: str
-    base: str
-    kind: str
-
-
-def _width(kind: str) -> int:
-    """Return the length of a type that pads texts with blanks; 0: it has none.
-
-    >>> _width("character(10)"), _width("bpchar")
-    (10, 0)
-    """
-    length = re.search(r"\((\d+)\)", kind)
-    return int(length[1]) if length else 0
+What makes rows visible to no older snapshot puts them into another file: TRUNCATE, an ALTER TABLE that rewrites.
+CLUSTER and VACUUM FULL do so too, and keep the rows' versions: the table is looked at again.
+"""
+CHANGES = {
+    "55P03": f"another statement has locked it for {LOCK_WAIT_S} seconds",
+    "40P01": "a lock on it would have waited for one that waits for it",
+    "42P01": "it was dropped or renamed",
+    "42703": "a column was dropped or renamed",
+}
+"""By SQLSTATE, what an error while a table is read says of it."""
+FORBIDDEN = "42501"
+OTHER_KINDS = """
+    select n.nspname || '.' || c.relname, c.relkind
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where c.relkind in ('v', 'm', 'f') and lower(c.relname) = lower(%s) and (%s = '' or lower(n.nspname) = lower(%s))
+"""
+KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
+"""What has no rows of its own in the log (`pg_class.relkind`)."""
 
 
 class Postgresql(Connection):
@@ -145,21 +98,38 @@ class Postgresql(Connection):
     errors = psycopg2.Error
     formats_always = False
 
-    def __init__(self, connect: Callable[[], Any], limits: Limits) -> None:
-        """Open a connection; nothing is asked yet."""
-        super().__init__(connect, limits)
-        self._connect = connect
-
-    def begin(self) -> Moment:
+    def begin(self, tables: Sequence[Table] = ()) -> Moment:  # noqa: ARG002 (a table is locked where it is read)
         """Begin a new snapshot, and end the one before."""
         self._connection.rollback()
         self._connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
         (surely,) = self._one(f"select {POSITION}")
         self._connection.rollback()
-        self._ask(f"set local statement_timeout = {int(self._limits.statement * 1000)}")
+        self._prepare_transaction()
         at, in_progress, next_xid = self._one(f"select clock_timestamp(), array({RUNNING}), {NEXT}")
         (at_most,) = self._one(f"select {POSITION}")
         return Moment(int(surely), int(at_most), frozenset(in_progress), int(next_xid), at)
+
+    def _prepare_transaction(self) -> None:
+        """Say how long a statement of a new transaction may take and wait for a lock, and how numbers are written.
+
+        A policy that hides rows is an error then: they would be taken for ones that the source does not have.
+        """
+        self._ask(f"set local statement_timeout = {int(self._limits.statement * 1000)}")
+        self._ask(f"set local lock_timeout = {LOCK_WAIT_S * 1000}")
+        self._ask("set local row_security = off")
+        self._ask("set local extra_float_digits = 1")
+
+    def _prepare_beside(self) -> None:
+        """Let each statement of the second connection see what is committed."""
+        self._beside.set_session(readonly=True, autocommit=True)
+
+    def _change(self, error: BaseException) -> str:
+        """Return why a driver's error shows that a table is not the one of the snapshot; "": it does not."""
+        return CHANGES.get(getattr(error, "pgcode", None) or "", "")
+
+    def _is_forbidden(self, error: BaseException) -> bool:
+        """Return whether a driver's error says that the user may not read a table."""
+        return getattr(error, "pgcode", None) == FORBIDDEN
 
     def mark(self) -> None:
         """Let an empty transaction pass through the source's log, behind the snapshot, so that the lake can reach it.
@@ -184,62 +154,123 @@ class Postgresql(Connection):
         if version < OLDEST or encoding != "UTF8":
             raise ConfigurationError(f"expected PostgreSQL 14 or newer in UTF8, found {version // 10000} in {encoding}")
 
+    @contextmanager
+    def reading(self, table: Table) -> Iterator[Relation]:
+        """Return the table that a declared one is, locked for a block that reads it within the snapshot.
+
+        Nothing is locked outside of the block, so that no statement of the source waits while the audit waits.
+
+        Raises:
+            ConfigurationError: as `relation`, or the user may not read it, or a partition is a foreign table.
+            TableChanged: the table is not the one of the snapshot any more.
+        """
+        relation = self.relation(table)
+        stored = self._ask(STORED, (relation.oid,))
+        if foreign := ", ".join(str(row[2]) for row in stored if row[3] == "f"):
+            raise ConfigurationError(f"{table.name}: {foreign} is a foreign table, of whose rows there is no snapshot")
+        # What comes without a lock that conflicts with a reader's, as a partition does, is seen by the check.
+        with self._guarded(
+            table.name, lambda: self._lock_rows(relation), lambda: self._refuse_changed(relation, stored)
+        ):
+            yield relation
+
+    def _lock_rows(self, relation: Relation) -> None:
+        """Lock a table and its partitions against TRUNCATE and ALTER TABLE (ACCESS SHARE) until the transaction ends.
+
+        LOCK TABLE would need more than the right to read these columns.
+        """
+        self._ask(f"select {', '.join(relation.texts)} from {relation.name} limit 0")
+
+    def _refuse_changed(self, relation: Relation, stored: Sequence[tuple[Any, ...]]) -> None:
+        """Raise TableChanged where rows of a table lie elsewhere than in the snapshot; stored: as it has them."""
+        now = self._ask_beside(STORED, (relation.oid,))
+        if now != stored:
+            raise TableChanged(_what_changed(stored, now))
+
     def relation(self, table: Table) -> Relation:
         """Return the table of the database that a declared one is.
 
-        Raises ConfigurationError where there is none, more than one, or a column is missing.
+        Raises ConfigurationError where there is none, more than one, a column is missing, or policies hide rows.
         """
-        (schema, name), columns = self._columns(table)
+        (schema, name, oid, is_filtered), columns = self._columns(table)
+        if is_filtered:
+            raise ConfigurationError(
+                f"{table.name}: row-level security hides rows of {schema}.{name} from the audit's user, which would be "
+                "taken for rows that the source does not have: give the user BYPASSRLS"
+            )
         if missing := [column.source for column in table.columns if column.source.lower() not in columns]:
             raise ConfigurationError(f"{table.name}: {table.source} has no column {', '.join(missing)} in the database")
         ordered = [*(table.column(name) for name in table.key), *(c for c in table.columns if c.name not in table.key)]
         known = {column.name: columns[column.source.lower()] for column in ordered}
         quoted = {name: sql_name(column.name) for name, column in known.items()}
+        keys = [known[each].key(quoted[each], table.column(each).type) for each in table.key]
+        texts = [postgresql_texts.canonical(quoted[c.name], c.type, known[c.name].base) for c in ordered]
+        declared = {column.source.lower() for column in table.columns}
         return Relation(
             name=f"{sql_name(schema)}.{sql_name(name)}",
-            key=tuple(quoted[name] for name in table.key),
-            order=tuple(quoted[name] + ' collate "C"' * (known[name].base in TEXTS) for name in table.key),
-            key_types=tuple(known[name].kind for name in table.key),
-            texts=tuple(postgresql_texts.canonical(quoted[column.name], column.type) for column in ordered),
-            widths={name: _width(column.kind) for name, column in known.items() if column.base == "bpchar"},
+            oid=oid,
+            key=tuple(key for key, _, _ in keys),
+            order=tuple(order for _, order, _ in keys),
+            key_types=tuple(kind for _, _, kind in keys),
+            texts=tuple(texts),
+            forms={name: form for name, c in known.items() if (form := postgresql_texts.FORMS.get(c.base))},
+            widths={name: column.width for name, column in known.items() if column.base == "bpchar"},
+            nullable=tuple(quoted[each] for each in table.key if not known[each].is_required),
+            undeclared=tuple(column.name for name, column in columns.items() if name not in declared),
         )
 
-    def _columns(self, table: Table) -> tuple[tuple[str, str], dict[str, "_Column"]]:
-        """Return schema and name of the one table that a declaration can mean, and its columns by lower-case name."""
+    def _columns(self, table: Table) -> tuple[tuple[str, str, int, bool], dict[str, "Column"]]:
+        """Return the one table that a declaration can mean, and its columns by lower-case name.
+
+        Of the table: schema, name, number, and whether policies hide rows of it from this user.
+        """
         schema, _, name = table.source.rpartition(".")
         schema = schema.rpartition(".")[2]
         rows = self._ask(COLUMNS, (name, schema, schema))
-        relations = {(row[0], row[1]) for row in rows}
+        relations = {(row[0], row[1], row[8], row[9]) for row in rows}
         if len(relations) != 1:
-            known = ", ".join(f"{each[0]}.{each[1]}" for each in sorted(relations)) or "none"
+            others = [f"{name} ({KINDS[kind]})" for name, kind in self._ask(OTHER_KINDS, (name, schema, schema))]
+            known = ", ".join(f"{each[0]}.{each[1]}" for each in sorted(relations)) or ", ".join(others) or "none"
             raise ConfigurationError(f"{table.name}: expected one table {table.source} in the database, found {known}")
-        return relations.pop(), {row[2].lower(): _Column(*row[2:]) for row in rows}
+        return relations.pop(), {row[2].lower(): Column(*row[2:8]) for row in rows}
 
     def total(self, relation: Relation, low: Handle, high: Handle) -> tuple[int, int]:
         """Return how many rows a key range has and the sum of their digests; an empty bound is none."""
         sql = f"select count(*), coalesce(sum(digest), 0) from ({relation.digests(relation.within(low, high))}) d"
         begun = time.monotonic()
-        count, total = self._one(sql, [*low, *high])
+        ((count, total),) = self._read(sql, [*low, *high])
         self._wait(int(count), begun)
         return int(count), int(total)
 
     def listed(self, relation: Relation, low: Handle, high: Handle) -> dict[Key, tuple[Handle, int]]:
-        """Return the key and the digest of each row of a key range by its canonical key."""
+        """Return by canonical key the key of a range, and the sum of the digests of all rows that have it."""
         begun, width = time.monotonic(), len(relation.key)
-        rows = self._ask(relation.digests(relation.within(low, high)), [*low, *high])
+        rows = self._read(relation.digests(relation.within(low, high)), [*low, *high])
         self._wait(len(rows), begun)
-        return {row[:width]: (row[width:-1], int(row[-1])) for row in rows}
+        return summed((row[:width], row[width:-1], int(row[-1])) for row in rows)
 
-    def rows_of(self, relation: Relation, keys: Sequence[Handle]) -> dict[Key, Texts]:
+    def keyless(self, relation: Relation) -> list[Texts]:
+        """Return the canonical texts of the keys that are null in part, one for each row."""
+        if not relation.nullable:
+            return []
+        begun, read = time.monotonic(), ", ".join(relation.texts[: len(relation.key)])
+        condition = " or ".join(f"{name} is null" for name in relation.nullable)
+        rows = self._read(f"select {read} from {relation.name} where {condition}")
+        self._wait(len(rows), begun)
+        return rows
+
+    def rows_of(self, relation: Relation, keys: Sequence[Handle]) -> dict[Key, list[Texts]]:
         """Return the canonical texts of rows by their canonical keys; a row that is not there is left out."""
         read, width = ", ".join(relation.texts), len(relation.key)
-        there = dict[Key, Texts]()
+        there = dict[Key, list[Texts]]()
         for start in range(0, len(keys), AT_ONCE):
             some, begun = keys[start : start + AT_ONCE], time.monotonic()
             sql = f"select {read} from {relation.name} where {relation.among(len(some))}"
-            rows = self._ask(sql, [value for key in some for value in key])
+            rows = self._read(sql, [value for key in some for value in key])
             self._wait(len(rows), begun)
-            there |= {row[:width]: row for row in rows}
+            # Where the database takes several texts for one key, a row may come for each of them, and is the same.
+            there |= by_key(rows, width)
+        self._let_go()
         return there
 
     def position(self) -> int:
@@ -249,23 +280,32 @@ class Postgresql(Connection):
         self._connection.rollback()
         return int(position)
 
-    def rows_now(self, relation: Relation, keys: Sequence[Handle]) -> dict[Key, Texts]:
-        """Return the canonical texts of rows as the last commits left them; no lock is held afterwards.
+    def rows_now(self, relation: Relation, keys: Sequence[Handle]) -> dict[Key, list[Texts]]:
+        """Return the rows of `rows_of` as the last commits left them; no lock is held afterwards.
 
-        The table is locked against TRUNCATE and ALTER TABLE before a statement takes its snapshot (READ COMMITTED): a
-        snapshot that is older than such a statement would show an empty table. A policy that hides rows from the user
-        is an error (`row_security`).
+        The table is locked before a statement takes its snapshot (READ COMMITTED): a snapshot that is older than a
+        TRUNCATE or a rewriting ALTER TABLE would show an empty table.
         """
-        there = dict[Key, Texts]()
+        there = dict[Key, list[Texts]]()
         for start in range(0, len(keys), AT_ONCE):
             self._connection.rollback()
             self._connection.set_session(isolation_level="READ COMMITTED", readonly=True)
-            self._ask(f"set local statement_timeout = {int(self._limits.statement * 1000)}")
-            self._ask("set local row_security = off")
-            self._ask(f"lock table {relation.name} in access share mode")
+            self._prepare_transaction()
+            self._lock_rows(relation)
             there |= self.rows_of(relation, keys[start : start + AT_ONCE])
         self._connection.rollback()
         return there
+
+
+def _what_changed(before: Sequence[tuple[Any, ...]], now: Sequence[tuple[Any, ...]]) -> str:
+    """Return what happened to a table between two looks at where its rows lie (STORED)."""
+    old, new = {row[0]: row for row in before}, {row[0]: row for row in now}
+    if old.keys() != new.keys():
+        return "a partition or a child was attached or detached" if len(before) + len(now) > 2 else "it was dropped"
+    changed = [(row, new[oid]) for oid, row in old.items() if row != new[oid]]
+    if any(row[5] != other[5] for row, other in changed):
+        return "it was truncated or written anew (TRUNCATE, ALTER TABLE, VACUUM FULL, CLUSTER)"
+    return "its name or its columns were changed (ALTER TABLE)"
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import re
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray
 from txloom.config.models.pipeline import Column, Pipeline, Table
+from txloom.current.equality.canonical_texts import Form
 from txloom.errors import ConfigurationError
 from txloom.events.images.reader import ImageReader
 from txloom.events.values.scalars import arrow_type
@@ -49,8 +51,9 @@ class Relation:
     files: Sequence[SnapshotFile]
     keys: LakeRows
     """Their keys in order, and their digests."""
-    padded: frozenset[str] = frozenset()
+    forms: Mapping[str, Form] = field(default_factory=dict)
     widths: Mapping[str, int] = field(default_factory=dict)
+    undeclared: Sequence[str] = ()
 
     @property
     def columns(self) -> list[Column]:
@@ -91,7 +94,7 @@ class SnapshotFolder:
         if self.as_of is None:
             raise ConfigurationError(f"{path}: as of which csn are its rows? Say --csn N")
 
-    def begin(self) -> Moment:
+    def begin(self, tables: Sequence[Table] = ()) -> Moment:  # noqa: ARG002 (files do not change)
         """Return the moment as of which the rows are."""
         assert self.as_of is not None
         return Moment(self.as_of, datetime.now(UTC))
@@ -102,6 +105,11 @@ class SnapshotFolder:
     def shows(self, moment: Moment, csn: int, tables: Sequence[Table]) -> bool:  # noqa: ARG002 (one csn for all)
         """Return whether a lake that shows tables up to a csn shows all that the files have of them."""
         return csn >= moment.at_most
+
+    @contextmanager
+    def reading(self, table: Table) -> Iterator[Relation]:
+        """Return a table's rows for a block; errors are those of `relation`."""
+        yield self.relation(table)
 
     def relation(self, table: Table) -> Relation:
         """Read keys and digests of a table's rows.
@@ -125,23 +133,27 @@ class SnapshotFolder:
         return relation.within(low, high).summed
 
     def listed(self, relation: Relation, low: Handle, high: Handle) -> dict[Key, tuple[Handle, int]]:
-        """Return the key and the digest of each row of a key range by its canonical key."""
+        """Return by canonical key the key of a range, and the sum of the digests of all rows that have it."""
         return relation.within(low, high).by_key()
 
-    def rows_of(self, relation: Relation, keys: Sequence[Handle]) -> dict[Key, Texts]:
+    def keyless(self, relation: Relation) -> list[Texts]:  # noqa: ARG002 (a key without a value is refused)
+        """Return nothing: a row whose key is null in part cannot be read."""
+        return []
+
+    def rows_of(self, relation: Relation, keys: Sequence[Handle]) -> dict[Key, list[Texts]]:
         """Return the canonical texts of rows by their canonical keys; a row that is not there is left out."""
         begun, columns, width = time.monotonic(), relation.columns, len(relation.table.key)
         sought = zip(*keys, strict=True)
         arrays = {c.name: pa.array(values, arrow_type(c.type)) for c, values in zip(columns, sought, strict=False)}
         texts = texts_of(pa.table(arrays), columns[:width])
         chosen = set(zip(*(column.to_pylist() for column in texts), strict=True))
-        there = dict[Key, Texts]()
+        there = dict[Key, list[Texts]]()
         for rows in _read(relation.table, relation.files):
             (first,) = texts_of(rows, columns[:1])
             some = rows.filter(pc.is_in(first, texts[0]))
             for row in zip(*(column.to_pylist() for column in texts_of(some, columns)), strict=True):
                 if row[:width] in chosen:
-                    there[row[:width]] = row
+                    there.setdefault(row[:width], []).append(row)
             self.rows += some.num_rows
         self.seconds += time.monotonic() - begun
         return there

@@ -83,10 +83,10 @@ def rows_of(path: str, schema: pa.Schema, where: str) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *parts_of(path, schema, where)])
 
 
-def parts_of(path: str, schema: pa.Schema, where: str = "true") -> Iterator[pa.Table]:
-    """Return the rows of `rows_of` part by part, as they are read."""
+def parts_of(path: str, schema: pa.Schema, where: str = "true", version: int | None = None) -> Iterator[pa.Table]:
+    """Return the rows of `rows_of` part by part, as they are read; version: that is read; None: the newest."""
     try:
-        table = opened(path)
+        table = opened(path, version)
     except TableNotFoundError:
         return iter(())
     known = schema_of(table).names

@@ -58,7 +58,9 @@ def test_the_newest_of_each_table_is_shown_and_what_differs_comes_first(audited:
         ("orders", "different", 3), ("order_details", "behind", 2), ("promo_uses", "equal", 1)
     ]  # fmt: skip
     assert listing.as_of == NOON + timedelta(minutes=3)
-    assert listing.rows[0]["differences"] == [{**changed("notes", None, "a"), "key": {"order_id": "7"}}]
+    assert listing.rows[0]["differences"] == [
+        {**changed("notes", None, "a"), "key": {"order_id": "7"}, "what": "notes"}
+    ]
 
 
 def test_secrets_are_masked_but_for_keys(audited: Audited) -> None:
