@@ -6,7 +6,8 @@ none when there is no such root. When a root's key changes, a child that the sou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from oracle.capture import Event, Image, Key
@@ -18,13 +19,28 @@ Tables = Mapping[str, dict[Key, Image]]
 
 
 def documents(state: Tables, aggregate: Aggregate, tables: Mapping[str, Table]) -> dict[Key, Document]:
-    """Nest the children of each root row, those of a `many` child in the order of their key."""
+    """Nest the children of each root row, those of a `many` child in the order of their key, of `one` the last."""
     by_key: dict[Key, Document] = {key: dict(row) for key, row in state[aggregate.root].items()}
     for child in aggregate.children:
         groups = _by_parent(state[child.table], child, tables[child.table])
         for key, document in by_key.items():
             document[child.field] = _nested(groups.get(key, []), child)
     return by_key
+
+
+def several(state: Tables, aggregate: Aggregate) -> set[str]:
+    """Return the fields of the relation `one` of which some document has several rows."""
+    roots = state[aggregate.root].keys()
+    return {
+        child.field
+        for child in aggregate.children
+        if child.relation == "one"
+        and any(n > 1 and key in roots for key, n in Counter(map(_parents(child), state[child.table].values())).items())
+    }
+
+
+def _parents(child: Child) -> Callable[[Image], Key]:
+    return lambda row: parent_of(row, child)
 
 
 def orphans(state: Tables, aggregate: Aggregate) -> dict[str, list[Key]]:
@@ -91,9 +107,7 @@ def _by_parent(rows: Mapping[Key, Image], child: Child, table: Table) -> dict[Ke
 def _nested(rows: list[Image], child: Child) -> Image | list[Image] | None:
     if child.relation == "many":
         return rows
-    if len(rows) > 1:
-        raise ValueError(f"{child.table} is declared `one` and has {len(rows)} rows of {parent_of(rows[0], child)}")
-    return rows[0] if rows else None
+    return rows[-1] if rows else None
 
 
 def _key_in(image: Image | None, columns: tuple[str, ...]) -> Key | None:

@@ -9,6 +9,7 @@ from unittest.mock import patch
 from deltalake import DeltaTable
 
 from oracle import comparison
+from oracle.documents import several
 from txloom.quality import findings as f
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
@@ -17,7 +18,7 @@ from workloads.operations import operate
 from workloads.play import Play
 from workloads.small_lake import AT_ONCE, SmallLake
 from workloads.sources.extracts import Extractor
-from workloads.sources.truth import expected_tables, keyed, keys
+from workloads.sources.truth import DOCUMENTS, expected_tables, keyed, keys
 
 
 def run_through(lake: SmallLake, made: Play, producer: Producer | Extractor) -> None:
@@ -88,7 +89,9 @@ def assert_all_is_accounted_for(lake: SmallLake, made: Play, producer: Producer 
     assert not letters, f"dead: {letters[:3]}"
     open_findings = findings.open_findings(lake.paths)
     lacked = getattr(made.writer, "lacked", set())
-    codes = {row["code"] for row in open_findings if row["code"] != f.NOT_EXTRACTED}
+    codes = {row["code"] for row in open_findings} - {f.NOT_EXTRACTED, f.SEVERAL}
+    named = {(row["table"], row["column"]) for row in open_findings if row["code"] == f.SEVERAL}
+    assert named == _several(made), f"children of one: {named}"
     assert {(row["table"], row["column"]) for row in open_findings if row["code"] == f.NOT_EXTRACTED} <= lacked
     true_ones = {f.DROPPED, f.RENAMED, f.NULLS_OMITTED}
     true_ones |= {f.XID_AGAIN} if made.dimensions.is_ordered or made.dimensions.wraps else set()
@@ -104,6 +107,13 @@ def assert_all_is_accounted_for(lake: SmallLake, made: Play, producer: Producer 
     expected += Counter({ends[0] if ends else 0: made.repeated})
     lacking = expected - shown if "clean" not in made.dimensions.operations else None
     assert not shown - expected and not lacking, f"history: {shown - expected} too many, {lacking} too few"
+
+
+def _several(made: Play) -> set[tuple[str, str]]:
+    """Return the document's table and the fields of the relation `one` of which some document has several rows."""
+    if made.made.aggregate is None or not made.sent:
+        return set()
+    return {(DOCUMENTS, field) for field in several(made.sent[-1].state, made.made.aggregate)}
 
 
 def _last_with_metadata(made: Play) -> int:

@@ -1,4 +1,7 @@
-"""Random schemas: one to five tables, an aggregate of some of them or of its root alone, a mirror of each."""
+"""Random schemas: one to five tables, an aggregate of some of them or of its root alone, a mirror of each.
+
+A child of the relation `one` may have rows of its own key, so that documents have several of them.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +67,9 @@ class _Maker:
             name = f"t{number}"
             if with_aggregate and chance.random() < 0.75:
                 relation = chance.choice(("one", "many"))
-                tables[name] = self._child(name, root, relation)
-                parent = root.key if relation == "one" else tuple(f"p_{column}" for column in root.key)
+                is_keyed = relation == "one" and chance.random() < 0.6
+                tables[name] = self._child(name, root, "one" if is_keyed else "many")
+                parent = root.key if is_keyed else tuple(f"p_{column}" for column in root.key)
                 children.append(Child(name, f"f{number}", relation, parent))  # type: ignore[arg-type]
             else:
                 tables[name] = self._table(name, composite=chance.random() < 0.4)

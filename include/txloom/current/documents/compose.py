@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray, AnyValues
+from txloom.current.documents.several_children import count_column
 
 STAMP = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
 NOWHERE = -1
@@ -40,8 +41,8 @@ def compose(
     """Return one row per touched document, in their order.
 
     A document exists while its root row does; a child belongs to the document that its parent columns name. A field of
-    the relation `many` has all children, ordered by their key, one of `one` the last of them, or null. The stamp of a
-    document (csn, pos, xid) is the newest of its rows.
+    the relation `many` has all children, ordered by their key, one of `one` the last of them, or null; how many there
+    are is in its `count_column`. The stamp of a document (csn, pos, xid) is the newest of its rows.
 
     Args:
         touched: The keys of the documents to compose, each once.
@@ -51,8 +52,8 @@ def compose(
         columns: The root's declared columns.
 
     Returns:
-        The declared columns, the children's fields, STAMP, and `_txloom_deleted`: a touched document without a root row
-        is deleted, and only its key is filled.
+        The declared columns, the children's fields and counts, STAMP, and `_txloom_deleted`: a touched document without
+        a root row is deleted, and only its key is filled.
 
     >>> none = pa.table({"id": [7], "name": ["x"], "_txloom_csn": [1], "_txloom_pos": [1], "_txloom_xid": ["a"]})
     >>> compose(pa.table({"id": [1]}), none, [], ["id"], ["id", "name"]).select(["id", "_txloom_deleted"]).to_pylist()
@@ -69,6 +70,9 @@ def compose(
         of_rows = _places(rows, member.parent_key, touched, key)
         of_rows[of_rows != NOWHERE] = np.where(exists, np.arange(len(exists)), NOWHERE)[of_rows[of_rows != NOWHERE]]
         composed[member.field] = _nested(member, rows, of_rows, exists)
+        if member.relation == "one":
+            counts = np.bincount(of_rows[of_rows != NOWHERE], minlength=len(exists))
+            composed[count_column(member.field)] = pa.array(counts, pa.int64())
         stamps.append(rows.select(STAMP))
         places.append(of_rows)
     newest = _newest(pa.concat_tables(stamps), np.concatenate(places), exists)
@@ -82,8 +86,9 @@ def documents(
     key: Sequence[str],
     columns: Sequence[str],
 ) -> pa.Table:
-    """Return all documents of some rows, in the order of the root's: what `compose` returns but for the last column."""
-    return compose(root.select(list(key)), root, children, key, columns).drop_columns("_txloom_deleted")
+    """Return all documents of some rows, in the order of the root's: what `compose` returns of them, without counts."""
+    composed = compose(root.select(list(key)), root, children, key, columns)
+    return composed.select([*columns, *(member.field for member, _ in children), *STAMP])
 
 
 def distinct_keys(parts: Iterable[pa.Table], key: Sequence[str]) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.current.documents.compose import Member, compose, distinct_keys
+from txloom.current.documents.several_children import SeveralChildren, find_several, first_of_each
 from txloom.steps.current.piece_merge import SAMPLE, TASK_BYTES
 from txloom.steps.current.rewrite_merge import ALONE, SMALL_BYTES, TableMerge, may_rewrite
 from txloom.storage.delta import arrow_tables
@@ -73,6 +74,11 @@ class Composition:
         rows = compose(touched, root, list(zip(self.children, children, strict=True)), self.key, self.columns)
         return rows.filter(pc.invert(rows.column("_txloom_deleted")))
 
+    def find_several(self, documents: pa.Table) -> list[SeveralChildren]:
+        """Return for each child of the relation `one` a document that has several of its rows, if there is one."""
+        fields = [member.field for member in self.children if member.relation == "one"]
+        return find_several(documents, fields, self.key)
+
     @cached_property
     def files(self) -> Sequence[tuple[int, TableFile]]:
         """The files that may hold rows of the documents, each with the number of its member."""
@@ -93,6 +99,21 @@ class Composition:
         return [ChangedKeys.of(self.touched.rename_columns(list(rows.parent))) for rows in self.rows]
 
 
+@dataclass(frozen=True)
+class Composed:
+    """The documents that a merge touches, composed, without a commit.
+
+    Args:
+        rewrite: the commit in the making; None where no row changes.
+        is_done: whether this could be done here: else Spark has to, because it would rewrite too much.
+        several: for each child of the relation `one` a document with several of its rows.
+    """
+
+    rewrite: Rewrite | None = None
+    is_done: bool = True
+    several: Sequence[SeveralChildren] = ()
+
+
 def prepare(
     session: "Callable[[], SparkSession]",
     paths: TablePaths,
@@ -100,7 +121,7 @@ def prepare(
     aggregate: Aggregate,
     merges: Mapping[str, TableMerge],
     anew: Shape | None = None,
-) -> tuple[Rewrite | None, bool]:
+) -> Composed:
     """Compose the documents that a merge touches, and write their files, without a commit.
 
     Where rows changed and no document is touched, the commit says only how far the documents are. So documents are
@@ -113,10 +134,6 @@ def prepare(
         aggregate: the documents.
         merges: by table, the computed merges of its members, none of them committed.
         anew: where all documents are composed, the schema and the bounds of their table; None: those that are touched.
-
-    Returns:
-        the commit in the making, None where no row changes; and whether this could be done here: else Spark has
-        to, because it would rewrite too much.
     """
     root = pipeline.table(aggregate.root)
     parents = {aggregate.root: root.key} | {child.table: child.parent_key for child in aggregate.children}
@@ -124,22 +141,20 @@ def prepare(
     rows_of = [_rows(paths, merges[name], key) for name, key in parents.items()]
     if anew is not None:
         rewrite = Rewrite.of(paths.table(aggregate.current), root.key, anew)
-        compose_into(
-            rewrite, session, Composition(root.key, root.column_names, children, _all_keys(rows_of[0]), rows_of)
-        )
-        return rewrite, True
+        composition = Composition(root.key, root.column_names, children, _all_keys(rows_of[0]), rows_of)
+        return Composed(rewrite, several=compose_into(rewrite, session, composition))
     touched = [each for name, key in parents.items() if (each := merges[name].touched.get(tuple(key))) is not None]
     keys = distinct_keys(touched, root.key) if touched else None
     if keys is None or not keys.num_rows:
         is_behind = any(merges[name].rewrite is not None for name in parents)
-        return Rewrite.of(paths.table(aggregate.current), root.key) if is_behind else None, True
+        return Composed(Rewrite.of(paths.table(aggregate.current), root.key) if is_behind else None)
     rewrite, changed = Rewrite.of(paths.table(aggregate.current), root.key), ChangedKeys.of(keys)
     held = taken_out.holding(session, rewrite, changed)
     if not may_rewrite(held):
-        return None, False
+        return Composed(is_done=False)
     rewrite.add(taken_out.taken_out(session, rewrite, held, changed, but=keys))
-    compose_into(rewrite, session, Composition(root.key, root.column_names, children, keys, rows_of))
-    return rewrite, True
+    composition = Composition(root.key, root.column_names, children, keys, rows_of)
+    return Composed(rewrite, several=compose_into(rewrite, session, composition))
 
 
 def _all_keys(root: Rows) -> pa.Table:
@@ -156,8 +171,13 @@ def _rows(paths: TablePaths, merge: TableMerge, parent: Sequence[str]) -> Rows:
     return Rows(parent, table, table.files)
 
 
-def compose_into(rewrite: Rewrite, session: "Callable[[], SparkSession]", composition: Composition) -> None:
-    """Compose documents, at once or piece by piece, and let a commit in the making have them."""
+def compose_into(
+    rewrite: Rewrite, session: "Callable[[], SparkSession]", composition: Composition
+) -> list[SeveralChildren]:
+    """Compose documents, at once or piece by piece, and let a commit in the making have them.
+
+    Returns for each child of the relation `one` the first document, by csn and key, that has several of its rows.
+    """
     read: list[list[pa.Table]] = [[rows.table.schema.empty_table()] for rows in composition.rows]
     size, of_files, is_alone = 0, 0, False
     with ExitStack() as stack:
@@ -171,10 +191,11 @@ def compose_into(rewrite: Rewrite, session: "Callable[[], SparkSession]", compos
             if size > pieces.AT_ONCE_BYTES:
                 read.clear()
                 estimated = size * sum(file.size for _, file in composition.files) // of_files
-                _compose_pieces(rewrite, session, composition, estimated)
-                return
+                return _compose_pieces(rewrite, session, composition, estimated)
         members = [pa.concat_tables(parts) for parts in read]
-        rewrite.add(arrow_tables.conform(composition.composed(composition.touched, members), rewrite.files.schema))
+        documents = composition.composed(composition.touched, members)
+        rewrite.add(arrow_tables.conform(documents, rewrite.files.schema))
+        return composition.find_several(documents)
 
 
 @dataclass(frozen=True)
@@ -187,8 +208,8 @@ class Piece:
 
 def _compose_pieces(
     rewrite: Rewrite, session: "Callable[[], SparkSession]", composition: Composition, size: int
-) -> None:
-    """Compose documents piece by piece; size: about the bytes of their rows."""
+) -> list[SeveralChildren]:
+    """Compose documents piece by piece, as `compose_into` does; size: about the bytes of their rows."""
     tasks.prepare(compose_piece_of)
     by_tasks = size > TASK_BYTES
     sample, _ = pieces.sampled([composition.touched], SAMPLE)
@@ -204,8 +225,9 @@ def _compose_pieces(
         schemas = [rows.table.schema for rows in composition.rows]
         work = compose_piece_of(_alone(composition), rewrite, schemas)
         made = tasks.in_tasks(session, some, work) if by_tasks else [*work(some)]
-    for added in made:
+    for added, _ in made:
         rewrite.adopt(added)
+    return first_of_each(each for _, several in made for each in several)
 
 
 def _split(files: PieceFiles, composition: Composition, cuts: Cuts, number: int) -> list[str]:
@@ -225,8 +247,8 @@ def _alone(composition: Composition) -> Composition:
 
 def compose_piece_of(
     composition: Composition, commit: Rewrite, schemas: Sequence[pa.Schema]
-) -> "Callable[[Iterable[Piece]], Iterator[list[DataFile]]]":
-    """Return what a task does: compose pieces, and yield for each the files that it wrote.
+) -> "Callable[[Iterable[Piece]], Iterator[tuple[list[DataFile], list[SeveralChildren]]]]":
+    """Return what a task does: compose pieces, and yield for each the files that it wrote, and `find_several`.
 
     Args:
         composition: what documents are composed of.
@@ -235,11 +257,12 @@ def compose_piece_of(
     """
     path, shape = commit.files.path, commit.shape
 
-    def compose_some(some: Iterable[Piece]) -> Iterator[list[DataFile]]:
+    def compose_some(some: Iterable[Piece]) -> Iterator[tuple[list[DataFile], list[SeveralChildren]]]:
         for piece in some:
             rewrite = Rewrite.of(path, composition.key, shape)
             members = [pieces.read(file, schema) for file, schema in zip(piece.rows, schemas, strict=True)]
-            rewrite.add(arrow_tables.conform(composition.composed(piece.touched, members), rewrite.files.schema))
-            yield rewrite.added
+            documents = composition.composed(piece.touched, members)
+            rewrite.add(arrow_tables.conform(documents, rewrite.files.schema))
+            yield rewrite.added, composition.find_several(documents)
 
     return compose_some

@@ -15,6 +15,7 @@ from txloom.steps.current.contradictions import findings_of
 from txloom.steps.merge.merge_plan import Merge, Work
 from txloom.steps.merge.planning import planned, without
 from txloom.steps.merge.repaired_findings import close_repaired
+from txloom.steps.merge.several_children import close_single, findings_of_several
 from txloom.steps.merge.unknown_values import unknown_values
 from txloom.steps.parallel import Failures
 from txloom.steps.schema_drift import gone_columns, note_back, note_declared, note_gone
@@ -82,7 +83,8 @@ def merge_current(step: Step) -> Counts:
         healthy, work = planned(merge)
         changed = [row_table for row_table in row_tables(healthy) if row_table.table.name in work.rows]
         unknown = [finding for row_table in changed for finding in unknown_values(paths, row_table, target)]
-        seen = [*findings_of(paths, work.contradictions), *unknown]
+        several = findings_of_several(healthy, work.several)
+        seen = [*findings_of(paths, work.contradictions), *unknown, *several]
         new = findings.record(paths, seen, run_id, step.pipeline.source.format)
         note_back(paths, known, work.columns, run_id)
         merged = _write_all(healthy, work, failures)
@@ -103,6 +105,7 @@ def merge_current(step: Step) -> Counts:
     failures.refuse()
     note_declared(step.pipeline, paths, known, run_id)
     close_repaired(step.pipeline, paths, target, run_id)
+    close_single(step.pipeline, paths, known, several, work.rows.keys(), run_id)
     return {"valid_through": target.valid_through, **counts}
 
 

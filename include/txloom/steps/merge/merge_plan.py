@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from txloom.config.models.pipeline import Pipeline
+from txloom.current.documents.several_children import SeveralChildren
 from txloom.current.folding.column_nulling import Columns, GoneColumns
 from txloom.steps.parallel import Failures
 from txloom.steps.settling.computed import Computed
@@ -52,6 +53,7 @@ class Work:
         changes: how many changes of history are applied.
         contradictions: by table, JSON texts (`txloom.current.folding.contradictions`).
         columns: by table, which columns are gone after the merge; None: as before.
+        several: by current table of an aggregate, documents that have several rows of a child of the relation `one`.
     """
 
     documents: Mapping[str, Callable[[], None]]
@@ -59,3 +61,4 @@ class Work:
     changes: int
     contradictions: Mapping[str, Sequence[str]]
     columns: Mapping[str, Columns | None]
+    several: Mapping[str, Sequence[SeveralChildren]]

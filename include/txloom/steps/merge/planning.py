@@ -7,6 +7,7 @@ from functools import partial
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.errors import WriteConflict
 from txloom.steps.current import document_merge, rewrite_merge
+from txloom.steps.current.document_merge import Composed
 from txloom.steps.current.rewrite_merge import TableMerge
 from txloom.steps.merge.merge_plan import Merge, Work
 from txloom.steps.parallel import Failures
@@ -40,7 +41,7 @@ def planned(merge: Merge) -> tuple[Pipeline, Work]:
         and (each.current in anew or watermark_of(merge.paths.table(each.current)) < merge.target)
     }
     documents = merge.failures.attempt(composing)
-    too_large = {name for name, (_, is_done) in documents.items() if not is_done}
+    too_large = {name for name, composed in documents.items() if not composed.is_done}
     by_spark |= _together(here, too_large)
     work = _plan_by_spark(merge, by_spark)
     here = without(merge.pipeline, merge.failures)
@@ -53,7 +54,7 @@ def planned(merge: Merge) -> tuple[Pipeline, Work]:
             {
                 name: _commit_again(merge, name, rewrite, partial(_composed, call))
                 for name, call in composing.items()
-                if name in written and (rewrite := documents[name][0]) is not None
+                if name in written and (rewrite := documents[name].rewrite) is not None
             },
             {
                 name: _commit_again(merge, made.row_table.current, made.rewrite, partial(_rewritten, calls[name]))
@@ -63,6 +64,7 @@ def planned(merge: Merge) -> tuple[Pipeline, Work]:
             sum(made.changes for made in kept.values()),
             {name: made.contradictions for name, made in kept.items()},
             {name: made.columns for name, made in kept.items()},
+            {name: composed.several for name, composed in documents.items() if name in written},
         ),
     )
 
@@ -107,9 +109,7 @@ def _prepare(merge: Merge, row_table: RowTable, *, may_start_anew: bool) -> Tabl
     return rewrite_merge.prepare_anew(merge.spark, merge.paths, row_table, merge.target, shape_of(row_table))
 
 
-def _compose(
-    merge: Merge, aggregate: Aggregate, merges: Mapping[str, TableMerge], *, may_start_anew: bool
-) -> tuple[Rewrite | None, bool]:
+def _compose(merge: Merge, aggregate: Aggregate, merges: Mapping[str, TableMerge], *, may_start_anew: bool) -> Composed:
     """Compose the documents that are touched, or all of them.
 
     may_start_anew: whether all are composed where that is asked for, or there are too many to merge.
@@ -118,14 +118,14 @@ def _compose(
     members = [name for name, _ in schemas.members_of(aggregate)]
     is_anew = aggregate.current in merge.computed.anew or any(merges[name].is_anew for name in members)
     if not is_anew:
-        rewrite, is_done = compose()
-        if is_done or not may_start_anew:
-            return rewrite, is_done
+        composed = compose()
+        if composed.is_done or not may_start_anew:
+            return composed
     return compose(shape_of_documents(merge.pipeline, aggregate))
 
 
-def _composed(call: Callable[[], tuple[Rewrite | None, bool]]) -> Rewrite | None:
-    return call()[0]
+def _composed(call: Callable[[], Composed]) -> Rewrite | None:
+    return call().rewrite
 
 
 def _rewritten(call: Callable[[], TableMerge | None]) -> Rewrite | None:
@@ -157,7 +157,7 @@ def _plan_by_spark(merge: Merge, tables: Tables) -> Work:
         pipeline = _only(merge.pipeline, failed=others - tables)
         if (work := spark_merge.plan(replace(merge, pipeline=pipeline))) is not None:
             return work
-    return Work({}, {}, 0, {}, {})
+    return Work({}, {}, 0, {}, {}, {})
 
 
 def _joined(some: Work, others: Work) -> Work:
@@ -168,4 +168,5 @@ def _joined(some: Work, others: Work) -> Work:
         some.changes + others.changes,
         {**some.contradictions, **others.contradictions},
         {**some.columns, **others.columns},
+        {**some.several, **others.several},
     )

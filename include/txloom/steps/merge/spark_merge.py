@@ -18,7 +18,13 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader, schemas, spark_fold
 from txloom.storage.targets.row_tables import RowTable, row_tables
-from txloom.storage.targets.spark_documents import Change, documents, touched_roots
+from txloom.storage.targets.spark_documents import (
+    Change,
+    documents,
+    several_children,
+    touched_roots,
+    without_counts,
+)
 
 Call = Callable[[], None]
 
@@ -37,13 +43,15 @@ def plan(merge: Merge) -> Work | None:
         return None
     changes = {name: change for name, (change, _, _) in prepared.items()}
     write = with_session(spark_fold.merge)
-    documents = {}
+    documents, several = {}, {}
     for aggregate in pipeline.targets.aggregates:
         path, name = paths.table(aggregate.current), aggregate.current
         if watermark_of(path) >= target:
             continue
         if (composed_rows := composed(pipeline, aggregate, changes)) is not None:
             root = pipeline.table(aggregate.root)
+            several[name] = several_children(pipeline, aggregate, composed_rows)
+            composed_rows = without_counts(aggregate, composed_rows)
             about = {"prune": spark_fold.pruning(composed_rows, root.key), "metadata": json.dumps(merge.metadata(name))}
             documents[name] = partial(write, path, composed_rows, root.key, **about)
         elif any(changes[each].effects is not None for each, _ in schemas.members_of(aggregate)):
@@ -62,7 +70,7 @@ def plan(merge: Merge) -> Work | None:
     }
     contradictions = {name: _contradictions(change.effects) for name, change in changes.items()}
     after = {name: columns for name, (_, _, columns) in prepared.items()}
-    return Work(documents, rows, sum(count for _, count, _ in prepared.values()), contradictions, after)
+    return Work(documents, rows, sum(count for _, count, _ in prepared.values()), contradictions, after, several)
 
 
 def _pruning(effects: DataFrame, row_table: RowTable) -> str:

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txloom.config.models.pipeline import Aggregate, Child, Pipeline, Table
+from txloom.current.documents.several_children import SeveralChildren, count_column, find_several
 from txloom.storage.delta.sql import spark_name
 from txloom.storage.targets.schemas import struct_ddl
 from txloom.storage.targets.spark_fold import VERDICT
@@ -72,7 +73,8 @@ def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Ch
         touched: the keys of the documents to compose.
 
     Returns:
-        a row for each key, in the schema of the aggregate's current table and with `_txloom_deleted`.
+        a row for each key, in the schema of the aggregate's current table, with `_txloom_deleted` and, of each child
+        whose relation is `one`, the number of its rows (`count_column`).
     """
     root = pipeline.table(aggregate.root)
     keys = list(root.key)
@@ -93,7 +95,33 @@ def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Ch
         *[spark_name(name) for name in fields],
         *[F.col("_txloom_latest")[name].alias(name) for name in ("_txloom_csn", "_txloom_pos", "_txloom_xid")],
         F.col("_txloom_exists").isNull().alias("_txloom_deleted"),
+        *[spark_name(count_column(name)) for name in _fields_of_one(aggregate)],
     )
+
+
+def several_children(pipeline: Pipeline, aggregate: Aggregate, composed: DataFrame) -> list[SeveralChildren]:
+    """Return for each child whose relation is `one` a document that has several of its rows, see `find_several`.
+
+    composed: what `documents` returns.
+    """
+    key = list(pipeline.table(aggregate.root).key)
+    existing, found = composed.where("NOT _txloom_deleted"), list[SeveralChildren]()
+    for field in _fields_of_one(aggregate):
+        count = count_column(field)
+        several = existing.where(F.col(spark_name(count)) > 1)
+        columns = [spark_name(name) for name in (*key, "_txloom_csn", "_txloom_xid", count)]
+        first = several.orderBy("_txloom_csn", *map(spark_name, key)).limit(1).select(*columns)
+        found += find_several(first.toArrow(), [field], key)
+    return found
+
+
+def without_counts(aggregate: Aggregate, composed: DataFrame) -> DataFrame:
+    """Return composed documents as they are written: without the numbers of their children."""
+    return composed.drop(*[count_column(name) for name in _fields_of_one(aggregate)])
+
+
+def _fields_of_one(aggregate: Aggregate) -> list[str]:
+    return [child.as_ for child in aggregate.children if child.relation == "one"]
 
 
 def _rows(change: Change, touched: DataFrame, columns: Sequence[str], keys: Sequence[str]) -> DataFrame:
@@ -121,4 +149,5 @@ def _children(table: Table, child: Child, change: Change, touched: DataFrame, ke
     )
     at = F.max(F.struct("_txloom_csn", "_txloom_pos", "_txloom_xid")).alias(f"_txloom_at_{child.as_}")
     grouped = rows.groupBy(*[F.col(spark_name(c)).alias(k) for c, k in zip(child.parent_key, keys, strict=True)])
-    return grouped.agg(field.alias(child.as_), at)
+    counts = [F.count("*").alias(count_column(child.as_))] if child.relation == "one" else []
+    return grouped.agg(field.alias(child.as_), at, *counts)
