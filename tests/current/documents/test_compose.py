@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from current.texts import table, value
 from drawn import examples
+from txloom.current.documents.child_counts import count_column
 from txloom.current.documents.compose import STAMP, Member, compose, documents
 
 Row = dict[str, Any]
@@ -35,6 +36,7 @@ def by_definition(
             below.sort(key=lambda row, member=member: tuple(row[name] for name in member.key))  # type: ignore[misc]
             images = [{name: row[name] for name in member.columns} for row in below]
             whole[member.field] = images if member.relation == "many" else (images or [None])[-1]
+            whole |= {count_column(member.field): len(images) if known_roots else 0} if member.relation == "one" else {}
             rows_of += below
         stamp: tuple[Any, ...] = (None, None, None)
         if known_roots:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray, AnyValues
-from txloom.current.documents.several_children import count_column
+from txloom.current.documents.child_counts import count_column
 
 STAMP = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
 NOWHERE = -1

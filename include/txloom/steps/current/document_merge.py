@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config.models.pipeline import Aggregate, Pipeline
+from txloom.current.documents.child_counts import SeveralChildren, find_several, first_of_each
 from txloom.current.documents.compose import Member, compose, distinct_keys
-from txloom.current.documents.several_children import SeveralChildren, find_several, first_of_each
 from txloom.steps.current.piece_merge import SAMPLE, TASK_BYTES
 from txloom.steps.current.rewrite_merge import ALONE, SMALL_BYTES, TableMerge, may_rewrite
 from txloom.storage.delta import arrow_tables

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from txloom.config.models.pipeline import Pipeline
-from txloom.current.documents.several_children import SeveralChildren
+from txloom.current.documents.child_counts import SeveralChildren
 from txloom.current.folding.column_nulling import Columns, GoneColumns
 from txloom.steps.parallel import Failures
 from txloom.steps.settling.computed import Computed

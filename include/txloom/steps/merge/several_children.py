@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from txloom.config.models.pipeline import Aggregate, Child, Pipeline
-from txloom.current.documents.several_children import SeveralChildren
+from txloom.current.documents.child_counts import SeveralChildren
 from txloom.quality.findings import SEVERAL, Finding
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, small_merge
@@ -20,15 +20,15 @@ SINGLE = "no document has several now"
 
 def findings_of_several(pipeline: Pipeline, several: Mapping[str, Sequence[SeveralChildren]]) -> list[Finding]:
     """Return the findings about documents, by the current table of their aggregate; nothing is written."""
-    found = list[Finding]()
+    observed = list[Finding]()
     for aggregate in pipeline.targets.aggregates:
         tables = {child.as_: child.table for child in aggregate.children}
         key = pipeline.table(aggregate.root).key
-        found += [
+        observed += [
             Finding(SEVERAL, aggregate.current, each.field, each.csn, each.xid, each.describe(key, tables[each.field]))
             for each in several.get(aggregate.current, ())
         ]
-    return found
+    return observed
 
 
 def close_single(

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txloom.config.models.pipeline import Aggregate, Child, Pipeline, Table
-from txloom.current.documents.several_children import SeveralChildren, count_column, find_several
+from txloom.current.documents.child_counts import SeveralChildren, count_column, find_several
 from txloom.storage.delta.sql import spark_name
 from txloom.storage.targets.schemas import struct_ddl
 from txloom.storage.targets.spark_fold import VERDICT
@@ -105,14 +105,14 @@ def several_children(pipeline: Pipeline, aggregate: Aggregate, composed: DataFra
     composed: what `documents` returns.
     """
     key = list(pipeline.table(aggregate.root).key)
-    existing, found = composed.where("NOT _txloom_deleted"), list[SeveralChildren]()
+    existing, firsts = composed.where("NOT _txloom_deleted"), list[SeveralChildren]()
     for field in _fields_of_one(aggregate):
         count = count_column(field)
         several = existing.where(F.col(spark_name(count)) > 1)
         columns = [spark_name(name) for name in (*key, "_txloom_csn", "_txloom_xid", count)]
         first = several.orderBy("_txloom_csn", *map(spark_name, key)).limit(1).select(*columns)
-        found += find_several(first.toArrow(), [field], key)
-    return found
+        firsts += find_several(first.toArrow(), [field], key)
+    return firsts
 
 
 def without_counts(aggregate: Aggregate, composed: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Find documents that have several rows of a child whose relation is declared `one`: they show the last by its key."""
+"""Count the rows of a child in documents: of the relation `one`, a document that has several shows the last by key."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -52,7 +52,7 @@ def find_several(documents: pa.Table, fields: Iterable[str], key: Sequence[str])
         fields: those of the children whose relation is declared `one`.
         key: the key columns of the documents.
     """
-    found = []
+    first = []
     for field in fields:
         count = count_column(field)
         chosen = documents.filter(pc.greater(documents.column(count), pa.scalar(1, pa.int64())))
@@ -62,15 +62,15 @@ def find_several(documents: pa.Table, fields: Iterable[str], key: Sequence[str])
             [(name, "ascending") for name in ("_txloom_csn", *key)]
         )
         (row,) = ordered.slice(0, 1).to_pylist()
-        found.append(
+        first.append(
             SeveralChildren(field, row["_txloom_csn"], tuple(row[name] for name in key), row["_txloom_xid"], row[count])
         )
-    return found
+    return first
 
 
-def first_of_each(found: Iterable[SeveralChildren]) -> list[SeveralChildren]:
+def first_of_each(several: Iterable[SeveralChildren]) -> list[SeveralChildren]:
     """Return the first document, by csn and key, of each field."""
     first: dict[str, SeveralChildren] = {}
-    for each in sorted(found, key=lambda each: (each.csn, each.key)):
+    for each in sorted(several, key=lambda each: (each.csn, each.key)):
         first.setdefault(each.field, each)
     return list(first.values())
