@@ -65,7 +65,8 @@ def test_a_finding_names_the_document_and_closes_when_none_has_several(
     shop = Shop(tmp_path / "shop", [TABLE], relation="one")
     shop.merged(engine, 10, line(11, 1), line(12, 2), line(99, 7), line(98, 7), roots=(root(1), root(2), root(3)))
     assert not shop.open_ones(), "rows without a root are in no document"
-    shop.merged(engine, 20, line(5, 2), line(4, 1), line(3, 1))
+    shop.release({LINE: {20: [line(4, 1), line(3, 1)], 21: [line(5, 2)]}})
+    shop.merge(engine)
     evidence = f'document {{"k0": 1}} has 3 rows of {LINE}, and `lines` shows the last by key'
     named = (f"{TABLE}_doc_current", "lines", 20, evidence, "error")
     assert shop.open_ones() == [named]

@@ -250,6 +250,17 @@ def test_a_reused_id_takes_no_message_from_what_waits_or_is_dead(spark: Any, tmp
     assert past.without_message() == {*past.all[0].rows, *past.all[2].rows}
 
 
+def test_an_open_dead_letter_of_a_released_transaction_keeps_its_message(spark: Any, tmp_path: Path) -> None:
+    paths = empty(tmp_path)
+    past = Past(paths)
+    for what in ("land", "release", "land"):
+        past.take(what, "a")
+    past.buffered()
+    assert past.all[0].rows == {1: False, past.landing: True}
+    assert forget_messages(lambda: spark, paths, past.landing, at(99), Forgotten()) == 1
+    assert past.without_message() == {1}
+
+
 def test_metadata_that_the_buffer_did_not_take_yet_counts(spark: Any, tmp_path: Path) -> None:
     paths = empty(tmp_path)
     past = Past(paths)
