@@ -105,7 +105,7 @@ def merge_current(step: Step) -> Counts:
     failures.refuse()
     note_declared(step.pipeline, paths, known, run_id)
     close_repaired(step.pipeline, paths, target, run_id)
-    close_single(step.pipeline, paths, known, several, work.rows.keys(), run_id)
+    close_single(step.pipeline, paths, known, several, {*work.rows, *work.documents}, run_id)
     return {"valid_through": target.valid_through, **counts}
 
 

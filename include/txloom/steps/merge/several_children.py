@@ -41,15 +41,15 @@ def close_single(
 ) -> None:
     """Close the findings of children of which no document has several rows after a merge.
 
-    Nothing is read where no such finding is open, where the merge found it again, or where neither the child nor the
-    root was merged. A repeated call closes nothing more.
+    Nothing is read where no such finding is open, where the merge found it again, or where the merge wrote none of the
+    child, the root and the documents. A repeated call closes nothing more.
 
     Args:
         pipeline: the declaration.
         paths: the tables of the pipeline.
         known: the findings that were open before the merge.
         again: those that it found.
-        merged: the source tables that were merged.
+        merged: the source tables that were merged, and the current tables whose documents were.
         run_id: the run.
     """
     still = {(each.table, each.column) for each in again}
@@ -59,7 +59,7 @@ def close_single(
             findings.close(paths, [row], run_id, "its relation is not declared `one` any more")
             continue
         aggregate, child = declared
-        if {aggregate.root, child.table} & {*merged} and _is_single(pipeline, paths, aggregate, child):
+        if {aggregate.root, child.table, aggregate.current} & {*merged} and _is_single(pipeline, paths, aggregate, child):
             findings.close(paths, [row], run_id, SINGLE)
 
 
