@@ -96,9 +96,11 @@ def intervals(
         One row per interval: the declared columns, `_txloom_valid_from` and `_txloom_valid_to` (csn; a row holds from
         the first up to, but not including, the second, which is null for rows that still hold), the same in commit time
         with `_time` at the end, and `_txloom_is_current`. Where maintenance cleaned history, intervals that ended
-        before that are missing, and those that began before it may have a later beginning.
+        before that are missing, and those that began before it may have a later beginning. So it is below the csn from
+        which on a history is complete.
 
     Raises:
+        BeforeHistory: The history is not complete, because the declaration changed.
         ConfigurationError: The pipeline does not have the table, or the table not the untracked columns.
     """
     declared, paths = _opened(pipeline, warehouse)
@@ -106,12 +108,15 @@ def intervals(
     aggregate = _aggregate(declared, table)
     if aggregate is None:
         row_table = _row_table(declared, table)
+        refuse_incomplete(paths, row_table, upto.valid_through)
         _refuse_unknown(untracked, row_table.table)
         versions = _versions(paths, row_table, upto)
         return intervals_of(versions, key=row_table.key, columns=row_table.table.column_names, untracked=untracked)
     if untracked:
         raise ConfigurationError(f"{table}: columns can be left untracked in mirrors, not in documents")
     root = declared.table(aggregate.root)
+    for name in _members(aggregate):
+        refuse_incomplete(paths, _row_table_of(declared, name), upto.valid_through)
     children = [
         (member_of(declared.table(child.table), child), _versions(paths, _row_table_of(declared, child.table), upto))
         for child in aggregate.children

@@ -32,6 +32,7 @@ PARTS = {
     "snapshot_diff": "Extracts compared with current tables",
     "overview": "The overview of 65 pipelines",
     "backfill": "A backfill of 1,000,000 rows",
+    "edits": "Edits of a declaration over 5,000,000 rows",
 }
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
+from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop, Row
 from steps.settling.test_settle import BOTH, OF_LINES, OF_ORDERS, fill, incomplete
-from txloom.errors import ConfigurationError
+from txloom import read
+from txloom.errors import BeforeHistory, ConfigurationError
 from txloom.storage.declarations import records as r
 
 
@@ -50,8 +51,19 @@ def test_a_table_whose_history_and_messages_are_gone_leaves_the_cuts(shop: Edite
     shop.run()
     assert shop.shown("lines") is None and [row["table"] for row in incomplete(shop)] == ["lines"]
     assert shop.shown("orders") == shop.source("orders")
+    with pytest.raises(BeforeHistory, match=r"the history of lines is not complete, .*: of 5 transactions"):
+        as_of(shop, shop.csn)
+    before = shop.csn
     shop.load("lines")
     assert shop.shown("lines") == shop.source("lines") and not incomplete(shop)
+    assert [row["id"] for row in as_of(shop, before)] == [row["id"] for row in shop.source("lines")]
+    with pytest.raises(BeforeHistory, match=f"the history of lines is complete since csn {before} only"):
+        as_of(shop, 120)
+
+
+def as_of(shop: EditedShop, csn: int) -> list[Row]:
+    rows: list[Row] = read.as_of(shop.lake.pipeline, "lines", csn=csn, warehouse=shop.lake.paths.warehouse).to_pylist()
+    return rows
 
 
 @pytest.mark.parametrize("history", ["kept", "lines_changes"])

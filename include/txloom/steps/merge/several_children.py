@@ -59,7 +59,9 @@ def close_single(
             findings.close(paths, [row], run_id, "its relation is not declared `one` any more")
             continue
         aggregate, child = declared
-        if {aggregate.root, child.table, aggregate.current} & {*merged} and _is_single(pipeline, paths, aggregate, child):
+        if {aggregate.root, child.table, aggregate.current} & {*merged} and _is_single(
+            pipeline, paths, aggregate, child
+        ):
             findings.close(paths, [row], run_id, SINGLE)
 
 
