@@ -196,8 +196,8 @@ def test_machines_get_the_read_model_as_json(shop: Shop, capsys: Captured) -> No
     assert [(row["pipeline"], row["color"], row["valid_through"]) for row in overview["rows"]] == [("shop", "red", 7)]
     one = json.loads(run_command(capsys, "status", "shop", "--json"))
     assert sorted(one) == [
-        *("backfills", "cuts", "expectations", "findings", "health", "holds", "incidents"),
-        *("letters", "partitions", "runs", "waiting"),
+        *("backfills", "cuts", "expectations", "findings", "health", "histories", "holds"),
+        *("incidents", "letters", "partitions", "runs", "waiting"),
     ]
     assert (one["cuts"]["total"], one["cuts"]["rows"][0]["versions"]) == (1, {"items": 4})
     story = json.loads(run_command(capsys, "explain", "shop", "x1", "--json"))["story"]

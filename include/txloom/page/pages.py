@@ -21,7 +21,7 @@ from txloom.storage.checks import results
 from txloom.storage.delta.read_session import reading
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import LARGEST
-from txloom.storage.views.pipeline import audits, lag_series, problems, runs
+from txloom.storage.views.pipeline import audits, histories, lag_series, problems, runs
 from txloom.storage.views.pipeline import cuts as published
 from txloom.storage.views.pipeline import dead_letters as dead
 from txloom.storage.views.pipeline import overview as pipelines_overview
@@ -282,8 +282,8 @@ def cuts(view: View, *, page: int) -> str:
     """Return the page of published cuts with the version of each table, and of the readers that hold them."""
     with reading():
         listing = published.cuts(*view.whose, number=page, size=SIZE // 4)
-        holds = published.holds(*view.whose)
-    return view.render("cuts", page=listing, holds=holds)
+        lists = {"holds": published.holds(*view.whose), "histories": histories.histories(*view.whose)}
+    return view.render("cuts", page=listing, **lists)
 
 
 def transaction_story(view: View, *, page: int, any_: str | None, **named: str | None) -> str:

@@ -16,7 +16,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError, TxloomError
 from txloom.storage.delta.read_session import reading
 from txloom.storage.views.paging import plain
-from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
+from txloom.storage.views.pipeline import cuts, dead_letters, histories, problems, runs
 from txloom.storage.views.pipeline.changes import changes, moment_of
 from txloom.storage.views.pipeline.overview import health, overview
 from txloom.storage.views.pipeline.waiting import waiting
@@ -86,6 +86,7 @@ def panels(pipeline: Pipeline, warehouse: str, size: int, since: datetime | None
             "partitions": runs.partitions(pipeline, warehouse, size=size),
             "backfills": runs.backfills(pipeline, warehouse, size=min(size, 5)),
             "holds": cuts.holds(pipeline, warehouse, size=size),
+            "histories": histories.histories(pipeline, warehouse, size=size),
             "incidents": problems.incidents(pipeline, warehouse, size=size),
         }
 

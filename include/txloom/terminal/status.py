@@ -227,11 +227,12 @@ def _lists(panels: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]
         "partitions": ("topic", "partition", "csn", "at", "unreadable_since"),
         "backfills": ("run_id", "status", "at", "from_csn", "to_csn", "counts"),
         "holds": ("reader", "cut_id", "since", "until"),
+        "histories": ("history", "table", "status", "since_csn", "reason", "missing", "at"),
         "incidents": ("severity", "kind", "subject", "opened_at", "closed_at", "what"),
     }
     for name, columns in seldom.items():
         page: Page = panels[name]
-        if page.total:
+        if page.total and not (name == "histories" and page.rows[0]["is_complete"]):
             headings = [HEADINGS.get(column, column) for column in columns]
             yield grid(_title(name, page), headings, [[row[column] for column in columns] for row in page.rows])
 

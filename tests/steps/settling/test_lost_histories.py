@@ -4,12 +4,18 @@ import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console, Group
 
 from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop, Row
 from steps.settling.test_settle import BOTH, OF_LINES, OF_ORDERS, fill, incomplete
 from txloom import read
 from txloom.errors import BeforeHistory, ConfigurationError
+from txloom.page import pages
+from txloom.page.links import Links
 from txloom.storage.declarations import records as r
+from txloom.storage.views.pipeline.histories import histories
+from txloom.terminal.commands import panels
+from txloom.terminal.status import one
 
 
 @pytest.fixture
@@ -51,6 +57,15 @@ def test_a_table_whose_history_and_messages_are_gone_leaves_the_cuts(shop: Edite
     shop.run()
     assert shop.shown("lines") is None and [row["table"] for row in incomplete(shop)] == ["lines"]
     assert shop.shown("orders") == shop.source("orders")
+    where = (shop.lake.pipeline, shop.lake.paths.warehouse)
+    listed = histories(*where)
+    assert [(row["table"], row["status"]) for row in listed.rows] == [("lines", r.INCOMPLETE), ("orders", r.COMPLETE)]
+    assert "messages are not kept any more" in listed.rows[0]["missing"]
+    with (console := Console(width=200)).capture() as status:
+        console.print(Group(*one(panels(*where, 10))))
+    page = pages.cuts(pages.View.of(shop.lake.pipeline, where[1], Links()), page=1)
+    for shown in (status.get(), page):
+        assert "messages are not kept any more" in " ".join(shown.split())
     with pytest.raises(BeforeHistory, match=r"the history of lines is not complete, .*: of 5 transactions"):
         as_of(shop, shop.csn)
     before = shop.csn
