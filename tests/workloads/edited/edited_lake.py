@@ -21,11 +21,13 @@ from txloom.quality import findings as f
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.merge.merge_current import merge_current
 from txloom.steps.publish.publish import publish
+from txloom.steps.settling.forecast import forecast
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.declarations import records as r
-from txloom.storage.declarations.incomplete import incomplete_current
+from txloom.storage.declarations.incomplete import incomplete_current, incomplete_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 from workloads.edited.edits import Editor
 from workloads.edited.retention import forget, is_lost, lost_sources
@@ -101,6 +103,7 @@ class Edited:
         self.load_incomplete()
         self.judge()
         self.judge_end()
+        self.judge_plan()
 
     def cycle(self, *, edits: bool = False) -> None:
         """Run one cycle; edits: the declaration may be edited between its steps."""
@@ -285,3 +288,21 @@ class Edited:
             differences = comparison.differences({name: expected[name] for name in rows}, view.actual(rows))
             assert not differences, f"as of {csn}:\n{comparison.report(differences)}"
             self.drawn["table is read as of a csn"] += len(rows)
+
+    def judge_plan(self) -> None:
+        """What a plan says of one more edit is what the next cycle does."""
+        lake = self.lake
+        self.editor.edit()
+        self._declare()
+        if buffer_state(lake.paths) is None:
+            return
+        expected = forecast(lake.pipeline, lake.paths)
+        self.cycle()
+        pipeline = effective_pipeline(lake.pipeline, lake.paths)
+        assert expected.incomplete == tuple(incomplete_tables(pipeline, r.states(r.read(lake.paths))))
+        merges = [row for row in lake.rows("ledger") if row["step"] == "merge_current"]
+        counts = dict(max(merges, key=lambda row: int(row["entered"]))["counts"])
+        assert len(expected.anew) == counts.get("anew", 0), f"{expected} {counts}"
+        self.drawn["plan is followed"] += bool(expected.anew or expected.made)
+        left = forecast(lake.pipeline, lake.paths)
+        assert (dict(left.made), left.anew) == ({}, ()), left
