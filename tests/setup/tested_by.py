@@ -118,6 +118,7 @@ TESTED_BY = {
     "storage/views/paging": "storage/views/pipeline/test_lists",
     "storage/views/pipeline/cuts": "storage/views/pipeline/test_lists",
     "storage/views/pipeline/dead_letters": "storage/views/pipeline/test_lists",
+    "storage/views/pipeline/histories": "steps/settling/test_lost_histories",
     "storage/views/pipeline/lag_series": "storage/views/pipeline/test_overview",
     "storage/views/pipeline/problems": "storage/views/pipeline/test_lists",
     "storage/views/pipeline/runs": "storage/views/pipeline/test_lists",
