@@ -78,23 +78,29 @@ def _other_histories(pipeline: Pipeline, paths: TablePaths, known: Sequence[Reco
     """Yield targets whose history holds rows of another target."""
     held = _held(known)
     for aggregate in pipeline.targets.aggregates:
-        declared = Held(pipeline.table(aggregate.root).source, is_root=True)
+        declared = Held(aggregate.root, pipeline.table(aggregate.root).source, is_root=True)
         if (other := _other(paths, aggregate.history, held, declared)) is not None:
             yield RefusedEdit("aggregates", aggregate.name, "root", aggregate.root, *_way_out(aggregate.history, other))
     for mirror in pipeline.targets.mirrors:
-        is_known = (mirror.history, mirror.table) in held.get(mirror.history, {})
-        declared = Held(pipeline.table(mirror.table).source, is_root=False)
-        other = None if is_known else _other(paths, mirror.history, held, declared)
-        if other is not None:
+        declared = Held(mirror.table, pipeline.table(mirror.table).source, is_root=False)
+        if (other := _other(paths, mirror.history, held, declared)) is not None:
             yield RefusedEdit("mirrors", mirror.table, "history", mirror.history, *_way_out(mirror.history, other))
 
 
 @dataclass(frozen=True)
 class Held:
-    """Of what a history holds rows: of a source table alone, or of the transactions of an aggregate with this root."""
+    """Of what a history holds rows: of a source table alone, or of the transactions of an aggregate with this root.
 
+    table: its name in the lake, or that of the root.
+    """
+
+    table: str
     source: str
     is_root: bool
+
+    def follows(self, other: "Held") -> bool:
+        """Return whether rows can be written beside those of another: the same table, by its name or its source."""
+        return self.is_root == other.is_root and (self.table == other.table or self.source == other.source)
 
     def __str__(self) -> str:
         """Return it in words."""
@@ -108,13 +114,13 @@ def _held(known: Sequence[Record]) -> dict[str, dict[Pair, Held]]:
         root = state.newest.declaration.get("root")
         of_root = pair if root is None else (pair[0], root)
         source = states[of_root if of_root in states else pair].newest.declaration["source"]
-        held.setdefault(pair[0], {})[pair] = Held(source, is_root=root is not None)
+        held.setdefault(pair[0], {})[pair] = Held(root or pair[1], source, is_root=root is not None)
     return held
 
 
 def _other(paths: TablePaths, history: str, held: Mapping[str, Mapping[Pair, Held]], declared: Held) -> Held | None:
     """Return of what else than declared an existing history holds rows; None: of nothing else."""
-    other = [each for each in held.get(history, {}).values() if each != declared]
+    other = [each for each in held.get(history, {}).values() if not declared.follows(each)]
     return other[0] if other and exists(paths.table(history)) else None
 
 
