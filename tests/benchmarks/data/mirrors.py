@@ -66,6 +66,17 @@ def rows(ids: Ints, version: int = 0) -> pa.Table:
     )
 
 
+def write_export(folder: Path, count: int, files: int) -> Path:
+    """Write the rows 0 to count of the table `events` as Parquet below `rows`, and return the declaration beside it."""
+    (folder / "rows" / "events").mkdir(parents=True)
+    declaration = declared(folder, "bench", ["events"], folder / "inbox")
+    (folder / "inbox").mkdir()
+    for number in range(files):
+        ids = np.arange(number, count, files, dtype=np.int64)
+        pq.write_table(rows(ids), folder / "rows" / "events" / f"part-{number}.parquet")
+    return declaration
+
+
 def write_base(pipeline: Pipeline, paths: TablePaths, table: str, count: int) -> None:
     """Create the current table of a mirror and fill it with the rows 0 to count, as of csn 0, in files of PART rows."""
     row_table = next(each for each in row_tables(pipeline) if each.table.name == table)

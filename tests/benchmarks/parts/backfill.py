@@ -6,8 +6,6 @@
 import os
 from pathlib import Path
 
-import numpy as np
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from benchmarks.data import mirrors
@@ -38,10 +36,7 @@ def measure(report: Report, rounds: int) -> None:
 
 
 def _prepare(folder: Path) -> None:
-    (folder / "rows" / "events").mkdir(parents=True)
-    declaration = mirrors.declared(folder, "bench", ["events"], folder / "inbox")
-    (folder / "inbox").mkdir()
-    pq.write_table(mirrors.rows(np.arange(ROWS, dtype=np.int64)), folder / "rows" / "events" / "part-0.parquet")
+    declaration = mirrors.write_export(folder, ROWS, files=1)
     for step in LOADED:
         flags = ["--path", folder / "rows", "--csn", "100"] if step == "load_snapshot" else []
         job(step, declaration, folder / "warehouse", *flags)

@@ -7,9 +7,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-import pyarrow.parquet as pq
-
 from benchmarks.data import mirrors
 from benchmarks.measuring import copied, fresh, job, made, together
 from benchmarks.report import Report
@@ -41,8 +38,7 @@ def measure(report: Report, rounds: int) -> None:
             report.add(case, edit, whole)
             report.add(case, f"{edit}: merge_current", cycle[CYCLE.index("merge_current")])
             report.goal("largest peak of a process, MB", whole.largest_mb, at_most=3072)
-            name = "events_now" if "events_now" in now else "events"
-            mirrors.refuse_other_rows(edited, copy, name, ROWS)
+            mirrors.refuse_other_rows(edited, copy, "events", ROWS)
     for edit in EDITS:
         ratio = report.median(case, edit) / report.median(case, "first load")
         report.goal(f"{edit}: to the first load", ratio, at_most=2)
@@ -53,14 +49,10 @@ def _edited(data: Path, edit: str, before: str, now: str) -> Path:
     folder = data / edit.split(",", maxsplit=1)[0].replace(" ", "_")
     folder.mkdir(exist_ok=True)
     file = folder / "bench.yaml"
-    file.write_text((data / "bench.yaml").read_text().replace(before, now))
+    text = (data / "bench.yaml").read_text().replace(f"{data}.unfinished", str(data))  # `made` has renamed the folder
+    file.write_text(text.replace(before, now))
     return file
 
 
 def _data(folder: Path) -> None:
-    (folder / "rows" / "events").mkdir(parents=True)
-    mirrors.declared(folder, "bench", ["events"], folder / "inbox")
-    (folder / "inbox").mkdir()
-    for number in range(FILES):
-        ids = np.arange(number, ROWS, FILES, dtype=np.int64)
-        pq.write_table(mirrors.rows(ids), folder / "rows" / "events" / f"part-{number}.parquet")
+    mirrors.write_export(folder, ROWS, FILES)

@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
-import pyarrow.parquet as pq
-
 from benchmarks.data import mirrors
 from benchmarks.measuring import fresh, job, made, program, together
 from benchmarks.report import Report
@@ -39,9 +36,4 @@ def _load(report: Report, data: Path) -> None:
 
 
 def _data(folder: Path) -> None:
-    (folder / "rows" / "events").mkdir(parents=True)
-    mirrors.declared(folder, "bench", ["events"], folder / "inbox")
-    (folder / "inbox").mkdir()
-    for number in range(FILES):
-        ids = np.arange(number, ROWS, FILES, dtype=np.int64)
-        pq.write_table(mirrors.rows(ids), folder / "rows" / "events" / f"part-{number}.parquet")
+    mirrors.write_export(folder, ROWS, FILES)
