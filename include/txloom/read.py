@@ -69,8 +69,12 @@ def as_of(
     upto = history_reader.watermark_at(paths, csn, time)
     aggregate = _aggregate(declared, table)
     if aggregate is None:
-        return _folded(paths, _row_table(declared, table), upto)
-    members = {name: _folded(paths, _row_table_of(declared, name), upto) for name in _members(aggregate)}
+        row_table = _row_table(declared, table)
+        _refuse_gone(paths, [row_table], upto)
+        return _folded(paths, row_table, upto)
+    of_members = {name: _row_table_of(declared, name) for name in _members(aggregate)}
+    _refuse_gone(paths, of_members.values(), upto)
+    members = {name: _folded(paths, row_table, upto) for name, row_table in of_members.items()}
     root = declared.table(aggregate.root)
     children = [(member_of(declared.table(child.table), child), members[child.table]) for child in aggregate.children]
     composed = documents(members[root.name], children, root.key, root.column_names)
@@ -108,20 +112,20 @@ def intervals(
     aggregate = _aggregate(declared, table)
     if aggregate is None:
         row_table = _row_table(declared, table)
-        refuse_incomplete(paths, row_table, upto.valid_through)
+        refuse_incomplete(paths, [row_table], upto.valid_through)
         _refuse_unknown(untracked, row_table.table)
         versions = _versions(paths, row_table, upto)
         return intervals_of(versions, key=row_table.key, columns=row_table.table.column_names, untracked=untracked)
     if untracked:
         raise ConfigurationError(f"{table}: columns can be left untracked in mirrors, not in documents")
     root = declared.table(aggregate.root)
-    for name in _members(aggregate):
-        refuse_incomplete(paths, _row_table_of(declared, name), upto.valid_through)
+    of_members = {name: _row_table_of(declared, name) for name in _members(aggregate)}
+    refuse_incomplete(paths, of_members.values(), upto.valid_through)
     children = [
-        (member_of(declared.table(child.table), child), _versions(paths, _row_table_of(declared, child.table), upto))
+        (member_of(declared.table(child.table), child), _versions(paths, of_members[child.table], upto))
         for child in aggregate.children
     ]
-    rows = _versions(paths, _row_table_of(declared, root.name), upto)
+    rows = _versions(paths, of_members[root.name], upto)
     return document_intervals(
         rows, root.key, root.column_names, children, pa.schema(schemas.document_fields(declared, aggregate))
     )
@@ -231,9 +235,14 @@ def _members(aggregate: Aggregate) -> list[str]:
     return [aggregate.root, *(child.table for child in aggregate.children)]
 
 
+def _refuse_gone(paths: TablePaths, read_tables: Collection[RowTable], upto: Watermark) -> None:
+    """Raise BeforeHistory where a history has not every change up to a watermark."""
+    for row_table in read_tables:
+        history_reader.refuse_cleaned(paths, row_table, upto)
+    refuse_incomplete(paths, read_tables, upto.valid_through)
+
+
 def _folded(paths: TablePaths, row_table: RowTable, upto: Watermark) -> pa.Table:
-    history_reader.refuse_cleaned(paths, row_table, upto)
-    refuse_incomplete(paths, row_table, upto.valid_through)
     empty = schemas.current_schema(row_table.table).empty_table()
     folded = fold(
         empty, history_reader.changes(paths, row_table, upto), key=row_table.key, columns=row_table.table.column_names

@@ -1,7 +1,7 @@
 """Say what the next cycle makes of a declaration that changed, by the functions that make it; nothing is written."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from txloom.config.contents import digest_of, pipeline_content, watched_content
@@ -82,7 +82,9 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     states, full = r.states(entered), effective_pipeline(pipeline, paths)
     following = watched_content(pipeline)
     needs = needs_of(paths, states, r.unsettled(states, r.declared_pairs(pipeline)), following)
-    made = _made(full, paths, states, list(needs.values()), seen)
+    made = _copied(full, paths, states, needs.values())
+    if left := [need for pair, need in needs.items() if pair not in made]:
+        made |= _from_messages(remake.scope_of(full, paths, "plan", left, seen.release, following), left)
     settled = [
         record
         for pair, need in needs.items()
@@ -106,27 +108,19 @@ def _numbered(records: Sequence[Record], known: Sequence[Record]) -> list[Record
     return [replace(each, basis=each.number) if each.basis is None else each for each in numbered]
 
 
-def _made(
-    pipeline: Pipeline, paths: TablePaths, states: dict[Pair, State], needs: Sequence[Need], seen: BufferState
+def _copied(
+    pipeline: Pipeline, paths: TablePaths, states: dict[Pair, State], needs: Iterable[Need]
 ) -> dict[Pair, Made]:
-    """Return what is made of each member of a history that needs something."""
-    made, left = dict[Pair, Made](), list[Need]()
+    """Return what is made of each member of a history that needs no message."""
+    made = dict[Pair, Made]()
     for need in needs:
-        made[need.pair] = Made(renamed=need.renamed)
         if not need.rereads:
-            continue
-        source = copying.source_of(paths, states, need)
-        if source is None:
-            left.append(need)
-            continue
-        rows = sum(part.num_rows for part in copying.copied_rows(pipeline, paths, states[source], need))
-        missing = Missing(from_history=True)
-        made[need.pair] = Made(rows, source[0], renamed=need.renamed, missing=missing)
-    if not left:
-        return made
-    following = watched_content(pipeline)
-    scope = remake.scope_of(pipeline, paths, "plan", left, seen.release, following)
-    return made | _from_messages(scope, left)
+            made[need.pair] = Made(renamed=need.renamed)
+        elif (source := copying.source_of(paths, states, need)) is not None:
+            rows = sum(part.num_rows for part in copying.copied_rows(pipeline, paths, states[source], need))
+            missing = Missing(from_history=True)
+            made[need.pair] = Made(rows, source[0], renamed=need.renamed, missing=missing)
+    return made
 
 
 def _from_messages(scope: Scope, needs: Sequence[Need]) -> dict[Pair, Made]:

@@ -1,7 +1,7 @@
 """The tables that a declaration makes, and what the next cycle does to those that a warehouse has already."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -10,6 +10,7 @@ from txloom.config.problems import counted
 from txloom.errors import ConfigurationError
 from txloom.steps.settling.forecast import Forecast, Made, forecast
 from txloom.storage.declarations.incomplete import current_tables_of
+from txloom.storage.declarations.records import declared_pairs
 from txloom.storage.declarations.refused_edits import messages_of
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists
@@ -115,16 +116,11 @@ class _Plans:
         pipeline: the declaration.
         paths: the tables of the pipeline.
         expected: what the next cycle does because the declaration changed.
-        names: of the declared tables.
     """
 
     pipeline: Pipeline
     paths: TablePaths
     expected: Forecast
-    names: list[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", [each.table.name for each in _targets(self.pipeline)])
 
     def of(self, target: _Target) -> PlannedTable:
         """Return a target's table with what the next cycle does to it."""
@@ -168,8 +164,9 @@ class _Plans:
 
     def left_out(self) -> Iterator[PlannedTable]:
         """Yield the histories that are not written any more."""
+        declared = {history for history, _ in declared_pairs(self.pipeline)}
         for name in dict.fromkeys(history for history, _ in self.expected.left_out):
-            if name not in self.names and exists(self.paths.table(name)):
+            if name not in declared and exists(self.paths.table(name)):
                 columns = small_tables.schema_of(self.paths.table(name)).names
                 count = sum(not column.startswith(SYSTEM) for column in columns)
                 yield PlannedTable(name, "no longer declared", (), count, "stays, and gets nothing more")

@@ -23,6 +23,7 @@ from txloom.storage.checks import findings
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.history_rewriting import Renamed
+from txloom.storage.declarations.incomplete import feeding
 from txloom.storage.declarations.loaded import loaded_since
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.delta import small_tables
@@ -30,7 +31,6 @@ from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.valid_through import valid_through
 from txloom.storage.publishing.watermark import Watermark
-from txloom.storage.targets.row_tables import row_tables
 
 LOG = logging.getLogger(__name__)
 
@@ -164,8 +164,7 @@ def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> Non
 
     Those of tables that are not declared any more, or whose messages have come, are closed; a load closes its ones.
     """
-    fed = {row_table.table.name: (row_table.history, row_table.table.name) for row_table in row_tables(pipeline)}
-    newest = {name: states[pair].newest for name, pair in fed.items() if pair in states}
+    newest = {name: states[pair].newest for name, pair in feeding(pipeline).items() if pair in states}
     still = {name for name, record in newest.items() if record.status == r.INCOMPLETE or record.reason == r.FROM_LOAD}
     known = [row for row in findings.open_findings(step.paths) if row["code"] == f.INCOMPLETE]
     gone = [row for row in known if row["table"] not in still]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from txloom.errors import ConfigurationError, SourceUnavailable
-from txloom.storage.databases.audit_source import Limits, TableChanged
+from txloom.storage.databases.audit_source import Limits, TableChanged, Texts
 
 AT_ONCE = 500
 """Keys of one query."""
@@ -115,6 +115,16 @@ class Connection:
         """Run a statement that reads rows of a table, which a block has locked then."""
         self._take()
         return self._ask(sql, values)
+
+    def keyless(self, relation: Any) -> list[Texts]:
+        """Return the canonical texts of the keys that are null in part, one for each row."""
+        if not relation.nullable:
+            return []
+        begun, read = time.monotonic(), ", ".join(relation.texts[: len(relation.key)])
+        condition = " or ".join(f"{name} is null" for name in relation.nullable)
+        rows = self._read(f"select {read} from {relation.name} where {condition}")
+        self._wait(len(rows), begun)
+        return rows
 
     def _take(self) -> None:
         """Lock the table of a block, if it is not locked, and look whether it is the one of the snapshot."""

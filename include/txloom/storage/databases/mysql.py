@@ -313,16 +313,6 @@ class Mysql(Connection):
         """Return by canonical key the key of a range, and the sum of the digests of all rows that have it."""
         return summed(self._digested(relation, low, high))
 
-    def keyless(self, relation: Relation) -> list[Texts]:
-        """Return the canonical texts of the keys that are null in part, one for each row."""
-        if not relation.nullable:
-            return []
-        begun, read = time.monotonic(), ", ".join(relation.texts[: len(relation.key)])
-        condition = " or ".join(f"{name} is null" for name in relation.nullable)
-        rows = self._read(f"select {read} from {relation.name} where {condition}")
-        self._wait(len(rows), begun)
-        return rows
-
     def _digested(self, relation: Relation, low: Handle, high: Handle) -> list[tuple[Key, Handle, int]]:
         """Return canonical key, key and digest of rows; where JSON has to be parsed, this process makes the digests."""
         condition, values = relation.within(low, high)

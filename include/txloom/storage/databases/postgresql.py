@@ -249,16 +249,6 @@ class Postgresql(Connection):
         self._wait(len(rows), begun)
         return summed((row[:width], row[width:-1], int(row[-1])) for row in rows)
 
-    def keyless(self, relation: Relation) -> list[Texts]:
-        """Return the canonical texts of the keys that are null in part, one for each row."""
-        if not relation.nullable:
-            return []
-        begun, read = time.monotonic(), ", ".join(relation.texts[: len(relation.key)])
-        condition = " or ".join(f"{name} is null" for name in relation.nullable)
-        rows = self._read(f"select {read} from {relation.name} where {condition}")
-        self._wait(len(rows), begun)
-        return rows
-
     def rows_of(self, relation: Relation, keys: Sequence[Handle]) -> dict[Key, list[Texts]]:
         """Return the canonical texts of rows by their canonical keys; a row that is not there is left out."""
         read, width = ", ".join(relation.texts), len(relation.key)

@@ -19,15 +19,33 @@ def incomplete_tables(pipeline: Pipeline, states: Mapping[Pair, State]) -> list[
         pipeline: the declaration.
         states: of each history's member.
     """
-    fed = {row_table.table.name: (row_table.history, row_table.table.name) for row_table in row_tables(pipeline)}
+    fed = feeding(pipeline)
     return sorted(name for name, pair in fed.items() if pair in states and not states[pair].is_complete)
 
 
-def refuse_incomplete(paths: TablePaths, row_table: RowTable, csn: int) -> None:
-    """Raise BeforeHistory where a history lacks changes at or below a csn, because the declaration changed."""
-    name = row_table.table.name
-    state = r.states(r.read(paths)).get((row_table.history, name))
-    if state is None or (state.is_complete and state.newest.since_csn <= csn):
+def feeding(pipeline: Pipeline) -> dict[str, Pair]:
+    """Return by source table the history and member that its rows are computed from."""
+    return {each.table.name: (each.history, each.table.name) for each in row_tables(pipeline)}
+
+
+def refuse_incomplete(paths: TablePaths, read_tables: Iterable[RowTable], csn: int) -> None:
+    """Raise BeforeHistory where a history lacks changes at or below a csn, because the declaration changed.
+
+    Args:
+        paths: the tables of the pipeline.
+        read_tables: the tables whose histories are read.
+        csn: the csn.
+    """
+    states = r.states(r.read(paths))
+    for row_table in read_tables:
+        name = row_table.table.name
+        if (state := states.get((row_table.history, name))) is not None:
+            _refuse(name, state, csn)
+
+
+def _refuse(name: str, state: State, csn: int) -> None:
+    """Raise BeforeHistory where the history of a table lacks changes at or below a csn."""
+    if state.is_complete and state.newest.since_csn <= csn:
         return
     if state.is_complete:
         since = state.newest.since_csn
