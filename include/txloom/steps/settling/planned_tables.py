@@ -21,7 +21,7 @@ from txloom.storage.views.paging import open_tables
 
 SYSTEM = "_txloom_"
 AS_IT_IS, NEW = "as it is", "new"
-MESSAGE_ROWS_A_SECOND = 30_000
+MESSAGE_ROWS_A_SECOND = 60_000
 """About how many rows a second are made again of messages, on a core (`make bench PARTS=edits`)."""
 HISTORY_ROWS_A_SECOND = 300_000
 """About how many rows a second are copied out of a history, or folded into a current table, on a core."""
