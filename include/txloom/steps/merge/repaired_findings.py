@@ -35,7 +35,7 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
     audited = audited_rows.differing_as_of(paths) if any(row["code"] == f.DIFFERS for row in rows) else {}
     for row in rows:
         if row["code"] == f.DIFFERS:
-            csn = _loaded_after_audit(paths, reached, row["table"], audited)
+            csn = _loaded_after_audit(pipeline, paths, reached, row["table"], audited)
             if csn is not None:
                 _close(paths, row, csn, run_id)
             continue
@@ -74,12 +74,13 @@ def _close(paths: TablePaths, row: dict[str, Any], csn: int, run_id: str) -> Non
 
 
 def _loaded_after_audit(
-    paths: TablePaths, reached: Watermark, table: str, audited: Mapping[str, tuple[int, int]]
+    pipeline: Pipeline, paths: TablePaths, reached: Watermark, table: str, audited: Mapping[str, tuple[int, int]]
 ) -> int | None:
     """Return the csn as of which all rows of a table were loaded after the audit that found some to differ, if so."""
     if table not in audited:
         return None
     as_of, release = audited[table]
-    loaded = loaded_snapshots.loaded(paths, reached.valid_through, reached.release, after=release).get(table, -1)
+    loads = loaded_snapshots.loaded(pipeline, paths, reached.valid_through, reached.release, after=release)
+    loaded = loads.get(table, -1)
     covering = max(loaded, requested_snapshots.loaded(paths, after=release).get(table, -1))
     return covering if covering >= as_of else None

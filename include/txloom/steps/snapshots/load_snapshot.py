@@ -82,8 +82,8 @@ def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     _refuse(csn, loaded_snapshots.newest(paths), ahead=snapshot.ahead)
     files_by_table = _chosen(snapshots_files.tables_of(pipeline, snapshot.path), snapshot.tables, snapshot.path)
     done, waiting = (
-        loaded_snapshots.loaded(paths, loaded_snapshots.ANY, loaded_snapshots.ANY),
-        loaded_snapshots.waiting(paths, files_by_table),
+        loaded_snapshots.loaded(pipeline, paths, loaded_snapshots.ANY, loaded_snapshots.ANY),
+        loaded_snapshots.waiting(pipeline, paths, files_by_table),
     )
     newer = [max(done.get(table, -1), waiting.get(table, -1)) for table in files_by_table]
     if min(newer) >= csn:

@@ -22,7 +22,7 @@ def loaded_since(
         since: the lowest csn that is asked for.
         after: only snapshots of a connector that were landed later; None: all.
     """
-    loaded = loaded_snapshots.loaded(paths, reached.valid_through, reached.release)
+    loaded = loaded_snapshots.loaded(pipeline, paths, reached.valid_through, reached.release)
     for name, since_csn in requested_snapshots.loaded(paths).items():
         loaded[name] = max(loaded.get(name, 0), since_csn)
     for row_table in row_tables(pipeline):

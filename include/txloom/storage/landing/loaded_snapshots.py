@@ -4,8 +4,10 @@ from collections.abc import Collection
 from typing import Any
 
 from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.events.source_names import SourceNames
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.sql import text_list
+from txloom.storage.delta.sql import int_list, text_list
 from txloom.storage.paths import TablePaths
 
 WHOLE, PARTIAL = f"{names.SYSTEM_PREFIX}load:", f"{names.SYSTEM_PREFIX}partial_load:"
@@ -47,7 +49,33 @@ def floor(paths: TablePaths, release: int) -> int:
     return int((rows[0]["csn"] if rows else 0) or 0)
 
 
-def waiting(paths: TablePaths, tables: Collection[str]) -> dict[str, int]:
+def _planned(pipeline: Pipeline, paths: TablePaths) -> list[tuple[int, str]]:
+    """Return the landing and the table of each landed snapshot, under the table's present name.
+
+    A table is found by the source that its truncate names, because a declaration may have renamed it since, or have
+    given its name to another source. A snapshot of a source that no table has any more is left out.
+    """
+    plan = [(row["landing"], row["topic"].removeprefix(_TOPIC)) for row in landed(paths)]
+    if not plan:
+        return []
+    landings = int_list(sorted({landing for landing, _ in plan}))
+    of_loads = f"kind = 'row' and op = 'T' and topic = '{names.LOAD}' and landing in ({landings})"
+    sql = f'select distinct landing, "table", source_table from t where {of_loads} and "table" is not null'
+    known = SourceNames(pipeline.tables)
+    now = {
+        (row["landing"], row["table"]): known.counted(row["source_table"])
+        for row in small_tables.query(paths.change_events, sql)
+    }
+    planned = list[tuple[int, str]]()
+    for landing, name in plan:
+        if (landing, name) not in now:
+            planned.append((landing, name))
+        elif (table := now[landing, name]) is not None:
+            planned.append((landing, table.name))
+    return planned
+
+
+def waiting(pipeline: Pipeline, paths: TablePaths, tables: Collection[str]) -> dict[str, int]:
     """Return, of each of some tables with a snapshot that was landed and not finished yet, the newest one's csn."""
     ids = text_list(xid(row["landing"], whole=whole) for row in landed(paths) for whole in (True, False))
     if not ids:
@@ -55,10 +83,9 @@ def waiting(paths: TablePaths, tables: Collection[str]) -> dict[str, int]:
     finished = small_tables.query(paths.table(names.TRANSACTIONS), f"select xid from t where xid in ({ids})")
     decided = {int(row["xid"].rsplit(":", 1)[-1]) for row in finished}
     csn_by_table: dict[str, int] = {}
-    for row in landed(paths):
-        table = row["topic"].removeprefix(_TOPIC)
-        if table in tables and row["landing"] not in decided:
-            where = f"landing = {row['landing']} and kind = 'metadata'"
+    for landing, table in _planned(pipeline, paths):
+        if table in tables and landing not in decided:
+            where = f"landing = {landing} and kind = 'metadata'"
             csns = small_tables.query(paths.change_events, f"select csn from t where {where}")
             csn_by_table[table] = max([csn_by_table.get(table, -1), *(row["csn"] for row in csns)])
     return csn_by_table
@@ -73,12 +100,12 @@ def newest(paths: TablePaths) -> int | None:
     return csn
 
 
-def loaded(paths: TablePaths, csn: int, release: int, after: int = -1) -> dict[str, int]:
-    """Return, of each table with a released snapshot, the newest one's csn.
+def loaded(pipeline: Pipeline, paths: TablePaths, csn: int, release: int, after: int = -1) -> dict[str, int]:
+    """Return, of each declared table with a released snapshot, the newest one's csn.
 
     csn, release: those up to a watermark. after: only snapshots of later releases of the buffer.
     """
-    plan = landed(paths)
+    plan = _planned(pipeline, paths)
     if not plan:
         return {}
     condition = f"starts_with(xid, '{names.SYSTEM_PREFIX}') and csn <= {csn} and release <= {release}"
@@ -88,8 +115,7 @@ def loaded(paths: TablePaths, csn: int, release: int, after: int = -1) -> dict[s
         row["xid"].rsplit(":", 1)[-1]: row["csn"] for row in small_tables.query(paths.table(names.TRANSACTIONS), sql)
     }
     csn_by_table: dict[str, int] = {}
-    for row in plan:
-        if (csn_of := done.get(str(row["landing"]))) is not None:
-            table = row["topic"].removeprefix(_TOPIC)
+    for landing, table in plan:
+        if (csn_of := done.get(str(landing))) is not None:
             csn_by_table[table] = max(csn_by_table.get(table, 0), csn_of)
     return csn_by_table
