@@ -58,7 +58,7 @@ def run(step: Step) -> dict[str, int]:
     taken, number, held = _kept(folder)
     totals = {"generation": generation}
     declared, ends = step.declared, batch_plan.ends(paths, taken, known)
-    if any(end.redecodes for end in ends):
+    if ends and batch_plan.has_redecoded(paths):
         declared = declare_redecoded(declared, pipeline, paths, run_id)
     if declared is None:
         return totals

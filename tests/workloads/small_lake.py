@@ -236,7 +236,7 @@ class SmallLake:
         known = known_before(self.paths, self.generation)
         with patch.object(batch_plan, "ROWS_AT_ONCE", self.at_once):
             planned = batch_plan.ends(self.paths, self.seen, known)
-        if any(end.redecodes for end in planned):
+        if planned and batch_plan.has_redecoded(self.paths):
             declared = declare_redecoded(declared, self.pipeline, self.paths, f"run-{self.runs}")
         if declared is None:
             return

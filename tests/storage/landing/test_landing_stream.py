@@ -25,8 +25,8 @@ LANDED = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 30)), max_size=40)
 
 
 def planned(landed: list[tuple[int, int]], known: int) -> list[End]:
-    """Return the ends of batches; each third landing decodes messages again."""
-    return list(batch_plan._ends([(number, rows, number % 3 == 0) for number, rows in landed], known))
+    """Return the ends of batches."""
+    return list(batch_plan._ends(landed, known))
 
 
 def numbered(gaps: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -53,7 +53,6 @@ def test_batches_take_every_landing_once_and_no_more_than_they_may(gaps: Any, kn
         taken = [(number, rows) for number, rows in landed if after < number <= end.landing]
         assert taken, "an empty batch"
         assert taken[-1][0] == end.landing
-        assert end.redecodes == any(number % 3 == 0 for number, _ in taken)
         assert len(taken) <= 6
         assert sum(rows for _, rows in taken[:-1]) < 50, "the last of them was one too many"
         assert after >= known or end.landing <= known or taken[0][0] > known, "what is known and what is new, in one"

@@ -104,7 +104,8 @@ def _taken_in(step: Step, epoch: int) -> dict[str, int]:
     known, before = known_before(paths, epoch), batch_plan.planned(plan)
     parts = parts_of(pipeline)
     planned = batch_plan.extend(paths, plan, known, parts)
-    if any(each.redecodes for each in planned):
+    # Not only those that were planned just now: a run may have died after it had planned them.
+    if batch_plan.has_redecoded(paths):
         if (declared := declare_redecoded(step.declared, pipeline, paths, step.run_id)) is None:
             return totals
         step = replace(step, declared=declared)

@@ -67,7 +67,7 @@ def declare_redecoded(declared: Declared, pipeline: Pipeline, paths: TablePaths,
     """Record that a buffer takes landings whose messages were decoded by an earlier declaration.
 
     A table that was left out, and declared again before the buffer ran, lacks rows of the transactions between. A
-    repeated call records nothing.
+    repeated call records nothing, and returns what the first one did.
 
     Args:
         declared: the declaration that the buffer works by.
@@ -89,7 +89,7 @@ def declare_redecoded(declared: Declared, pipeline: Pipeline, paths: TablePaths,
         if since.get(pair[1], 0) > after and pair in states and not states[pair].is_open
     ]
     r.append(paths, new, run_id)
-    return Declared(declared.content, r.newest_number(r.read(paths))) if new else declared
+    return Declared(declared.content, r.newest_number(r.read(paths)))
 
 
 def declare_rows_of_before(pipeline: Pipeline, paths: TablePaths, run_id: str, tables: Collection[str]) -> None:

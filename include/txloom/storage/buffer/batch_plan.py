@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
 
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import opened
 from txloom.storage.paths import TablePaths
@@ -39,8 +40,6 @@ class End:
     """The last landing that it takes."""
     tasks: int = 1
     """How many tasks read it."""
-    redecodes: bool = False
-    """Whether one of its landings decoded undecided transactions again, by a changed declaration."""
 
 
 def plan_of(checkpoint: str) -> str:
@@ -98,20 +97,26 @@ def ends(paths: TablePaths, after: int, known: int = 0) -> list[End]:
 
     Small landings are taken in one micro-batch. One micro-batch ends at the landing `known`, where landings reach it.
     """
-    over, again = "max(kind = 'clock') as over", f"max(kind = 'clock' and detail = '{REDECODES}') as again"
-    sql = f"select landing, count(*) as n, {over}, {again} from t where landing > {after} group by landing"
+    over = "max(kind = 'clock') as over"
+    sql = f"select landing, count(*) as n, {over} from t where landing > {after} group by landing"
     rows = [row for row in small_tables.query(paths.change_events, sql) if row["over"]]
-    landed = sorted((row["landing"], row["n"], bool(row["again"])) for row in rows)
+    landed = sorted((row["landing"], row["n"]) for row in rows)
     return list(_ends(landed, known))
 
 
-def _ends(landed: Sequence[tuple[int, int, bool]], known: int) -> Iterator[End]:
+def has_redecoded(paths: TablePaths) -> bool:
+    """Return whether a landing that the buffer has not taken yet decoded undecided transactions again."""
+    seen = buffer_state(paths)
+    after = 0 if seen is None else seen.landing
+    sql = f"select 1 as n from t where landing > {after} and kind = 'clock' and detail = '{REDECODES}' limit 1"
+    return bool(small_tables.query(paths.change_events, sql))
+
+
+def _ends(landed: Sequence[tuple[int, int]], known: int) -> Iterator[End]:
     rows = taken = 0
-    again = False
-    for position, (landing, rows_of_landing, redecodes) in enumerate(landed):
-        rows, taken, again = rows + rows_of_landing, taken + 1, again or redecodes
+    for position, (landing, rows_of_landing) in enumerate(landed):
+        rows, taken = rows + rows_of_landing, taken + 1
         following = landed[position + 1][0] if position + 1 < len(landed) else None
         if following is None or rows >= ROWS_AT_ONCE or taken >= LANDINGS_AT_ONCE or landing <= known < following:
-            yield End(landing, min(BUCKETS, 1 + rows // ROWS_OF_A_TASK), again)
+            yield End(landing, min(BUCKETS, 1 + rows // ROWS_OF_A_TASK))
             rows = taken = 0
-            again = False
