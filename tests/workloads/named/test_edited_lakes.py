@@ -1,12 +1,23 @@
 """What lakes of edited declarations found, each as the shortest workload that shows it."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from oracle.declarations import Table
 from txloom.config import load
-from workloads.named.test_named_lakes import PLAIN, cycle, lake_of, messages, row
+from txloom.quality import findings as f
+from txloom.steps.declarations.declare import declare, declare_redecoded
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
+from txloom.storage.buffer import batch_plan
+from txloom.storage.declarations import records
+from workloads.named.test_named_lakes import LOG, PLAIN, commit, cycle, inserted, lake_of, messages, row
+from workloads.named.test_snapshots_taken_again import flat, needing, rows_of, taken
 from workloads.play import Play
+from workloads.small_lake import SmallLake
 from workloads.sources.database import Change, Sent, State
 from workloads.sources.shapes import Shape, SourceText, declaration
 
@@ -42,3 +53,81 @@ def test_a_transaction_that_had_no_watched_row_to_place_it_has_its_place_once_it
     lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
     cycle(lake, producer, messages(insert(made, 1030, OTHER, 4)))
     assert sorted((each["id"], each["_txloom_csn"]) for each in lake.rows("other")) == [(2, 1010), (4, 1030)]
+
+
+def ids_of(lake: SmallLake, current: str) -> list[int]:
+    return sorted(each["id"] for each in lake.rows(current))
+
+
+@pytest.mark.parametrize("source", ["debezium/mysql", "debezium/postgresql"])
+@pytest.mark.parametrize("table", [OTHER, replace(OTHER, key=())], ids=["with a key", "without a key"])
+def test_a_table_that_was_left_out_while_a_snapshot_was_taken_again_has_its_rows_alone(
+    tmp_path: Path, source: str, table: Table
+) -> None:
+    lake, made, producer = lake_of(tmp_path, source, PLAIN, more=[table])
+    state: State = {"t": rows_of(PLAIN, row(1, "a")), "other": rows_of(table, row(5, "x"), row(6, "y"))}
+    cycle(lake, producer, flat(taken(made, 1000, state)), ())
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
+    again: State = {"t": rows_of(PLAIN, row(1, "b")), "other": rows_of(table, row(6, "z"), row(7, "n"))}
+    cycle(lake, producer, flat(taken(made, 2000, again)), ())
+    assert lake.shown_through() == 2000
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, table]))
+    cycle(lake, producer, ())
+    assert ids_of(lake, "other") == [6, 7]
+    renamed = replace(table, name="others")
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, renamed]))
+    cycle(lake, producer, (), messages(inserted(made, 3000, again, row(9, "end"))), ())
+    assert ids_of(lake, "others") == [6, 7]
+    assert needing(lake) == []
+
+
+def test_a_table_that_a_snapshot_of_before_had_no_row_of_is_named_once_it_is_declared(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
+    state: State = {"t": rows_of(PLAIN, row(1, "a")), "other": rows_of(OTHER, row(5, "x"))}
+    cycle(lake, producer, flat(taken(made, 1000, state)), ())
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
+    cycle(lake, producer, flat(taken(made, 2000, {"t": rows_of(PLAIN, row(1, "b"))})), ())
+    assert needing(lake) == []
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
+    cycle(lake, producer, ())
+    assert needing(lake) == [(f.READ_AGAIN, "other", 2000)]
+
+
+def test_a_snapshot_that_was_loaded_under_another_name_of_the_table_is_not_loaded_again(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/mysql", LOG)
+    cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "a")), ("I", None, row(1, "a")))))
+    for name in ("log", "entries"):
+        table = replace(LOG, name=name)
+        lake.pipeline = load(declared(tmp_path, made, [table]))
+        cycle(lake, producer, ())
+        folder = tmp_path / "loads" / name / name
+        folder.mkdir(parents=True)
+        (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row(1, 'a'))}\n" for _ in range(2)))
+        counts = lake.step(load_snapshot, lake.session, Snapshot(str(folder.parent), 1000))
+        assert counts == {"skipped": 1, "csn": 1000} if name == "entries" else counts["tables"] == 1
+        cycle(lake, producer, ())
+        assert ids_of(lake, name) == [1, 1]
+
+
+@pytest.mark.parametrize("dies", ["after the plan", "after the record"])
+def test_a_buffer_that_died_after_it_planned_landings_declares_what_they_decoded_again(
+    tmp_path: Path, dies: str
+) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
+    cycle(lake, producer, messages(insert(made, 1000, PLAIN, 1), insert(made, 1010, OTHER, 2)))
+    for tables in ([PLAIN], [PLAIN, OTHER]):
+        lake.pipeline = load(declared(tmp_path, made, tables))
+        lake.land()
+    before = declare(lake.pipeline, lake.paths, "died")
+    assert before is not None
+    plan = str(tmp_path / "plan")
+    assert batch_plan.extend(lake.paths, plan) and not batch_plan.extend(lake.paths, plan)
+    assert batch_plan.has_redecoded(lake.paths)
+    if dies == "after the record":
+        declare_redecoded(before, lake.pipeline, lake.paths, "died")
+    done = declare_redecoded(before, lake.pipeline, lake.paths, "next")
+    known = records.read(lake.paths)
+    assert done is not None and done.number == records.newest_number(known) > before.number
+    assert [each.pair for each in known if each.status == records.DECLARED] == [("other_changes", "other")]
+    lake.buffer()
+    assert not batch_plan.has_redecoded(lake.paths)

@@ -90,6 +90,20 @@ def test_it_replaces_the_table_at_once_and_what_was_deleted_meanwhile_is_gone(
             assert {each["id"] for each in there} == ids, csn
 
 
+@pytest.mark.parametrize("source", KNOWN)
+@pytest.mark.parametrize("table", [PLAIN, LOG], ids=["with a key", "without a key"])
+def test_it_replaces_one_that_ended_in_the_same_landing_before_any_change_came(
+    tmp_path: Path, source: str, table: Table
+) -> None:
+    lake, made, producer = lake_of(tmp_path, source, table)
+    first = taken(made, 1000, {table.name: rows_of(table, row(1, "a"), row(2, "b"))})
+    second = taken(made, 2000, {table.name: rows_of(table, row(2, "b"), row(3, "c"))})
+    cycle(lake, producer, flat(first, second), ())
+    assert lake.shown_through() == 2000
+    assert_right(lake, made)
+    assert needing(lake) == []
+
+
 def test_a_change_below_it_that_comes_late_changes_nothing(tmp_path: Path) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
     first = commit(made, 1000, ("I", None, row(1, "a")))

@@ -1,6 +1,6 @@
 """Empty the tables that the rows of a connector's snapshot replace, in front of these rows (ADR 24 and 52)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 
 import pyarrow as pa
@@ -8,13 +8,23 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
+from txloom.events.formats import SourceDecoder
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.storage.checks import findings
 from txloom.storage.declarations import records
+from txloom.storage.declarations.source_samples import source_samples, watched_sources
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.landing import change_events, connector_snapshots, requested_snapshots, retaken_snapshots
+from txloom.storage.delta.sql import text_list, text_literal
+from txloom.storage.landing import (
+    change_events,
+    connector_snapshots,
+    landing_plan,
+    name_spellings,
+    requested_snapshots,
+    retaken_snapshots,
+)
 from txloom.storage.landing.connector_snapshots import Advance
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.splits import LandingPlan
@@ -59,11 +69,61 @@ def replace_tables(pipeline: Pipeline, paths: TablePaths, planned: LandingPlan, 
     findings.record(paths, [*unsure, *back, *beside], run_id)
 
 
+def replace_redeclared(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan, run_id: str) -> None:
+    """Truncate what earlier snapshots replace of tables that were not watched then, or were declared otherwise.
+
+    The landing that closed a snapshot truncated the tables that were watched then. A table that is declared later gets
+    the rows of the snapshot, and needs the truncate in front of them too. A repeated call appends nothing more.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        landing: the landing that decodes undecided transactions by the declaration.
+        run_id: the run.
+    """
+    bounds = connector_snapshots.closed_before(pipeline, paths, landing.number)
+    since = landing_plan.decoded_since(paths)[1] if bounds is not None else {}
+    redeclared = {name for name, first in since.items() if first == landing.number}
+    if bounds is None or not redeclared:
+        return
+    samples = source_samples(paths, retaken_snapshots.OF_WHOLE_TABLES)
+    sources = watched_sources(pipeline, samples, name_spellings.known(paths))
+    went_back = {row["since_csn"] for row in findings.ever(paths, f.CSN_BACK) if row["xid"] is None}
+    given_up = retaken_snapshots.given_up_before(paths, bounds[0], sources)
+    retaken = retaken_snapshots.retaken_before(pipeline, paths, bounds, sources, went_back)
+    decoder, known = SourceDecoder(pipeline), set[tuple[int, str | None]]()
+    for row in connector_snapshots.truncates(paths):
+        decoded = decoder.decode(names.LOAD, [row["value"].encode()])
+        known |= {(row["csn"], name) for name in decoded.column("table").to_pylist()}
+    replaced = [
+        (csn, sorted(name for name in {*tables} & redeclared if (csn, name) not in known))
+        for csn, tables in ((bounds[0], given_up), *((each.csn, each.replaced) for each in retaken))
+    ]
+    replaced = [(csn, tables) for csn, tables in replaced if tables]
+    if replaced:
+        _truncate(pipeline, paths, landing, replaced)
+    unsure = [
+        Finding(f.READ_AGAIN, table, None, each.csn, None, why)
+        for each in retaken
+        for table, why in each.unsure.items()
+        if table in redeclared and _is_older(paths, sources, table, each.csn)
+    ]
+    findings.record(paths, unsure, run_id)
+
+
+def _is_older(paths: TablePaths, sources: Mapping[str, str], table: str, csn: int) -> bool:
+    """Return whether a row of a table was landed that is older than a csn; sources: as `watched_sources` returns."""
+    names_of = text_list(sorted(source for source, name in sources.items() if name == table))
+    of_table = f'"table" = {text_literal(table)}' + (f" or source_table in ({names_of})" if names_of else "")
+    sql = f"select 1 as n from t where kind = 'row' and csn < {csn} and ({of_table}) limit 1"
+    return bool(small_tables.query(paths.change_events, sql))
+
+
 def _truncate(
     pipeline: Pipeline, paths: TablePaths, planned: LandingPlan, replaced: Sequence[tuple[int, Sequence[str]]]
 ) -> None:
     """Append the truncates of tables, by csn, as one transaction for each csn."""
-    parts, line = list[pa.Table](), 1
+    parts, line = list[pa.Table](), _first_line(paths, planned) if planned.redecodes else 1
     for csn, tables in replaced:
         xid = f"{connector_snapshots.REPLACES}{planned.number}"
         transaction = InternalTransaction(effective_pipeline(pipeline, paths), planned, xid, csn, _time(paths, csn))
@@ -74,6 +134,12 @@ def _truncate(
     events = change_events.with_compact_events(pa.concat_tables(parts), planned)
     write_id = names.write_id(paths.pipeline, f"{names.CHANGE_EVENTS}.given_up", 0)
     arrow_tables.append_once(events, paths.change_events, write_id, planned.number)
+
+
+def _first_line(paths: TablePaths, landing: LandingPlan) -> int:
+    """Return the first line that no row of a landing of messages that were decoded again has."""
+    sql = f'select max("row") as last from t where landing = {landing.number}'
+    return int(small_tables.query(paths.change_events, sql)[0]["last"] or 0) + 1
 
 
 def _time(paths: TablePaths, csn: int) -> str | None:

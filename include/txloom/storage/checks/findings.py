@@ -32,6 +32,12 @@ def open_findings(paths: TablePaths) -> list[dict[str, Any]]:
     return [{name: row[name] for name in FINDINGS.names} for row in rows]
 
 
+def ever(paths: TablePaths, code: str) -> list[dict[str, Any]]:
+    """Return xid and since_csn of all findings of a code, open or closed."""
+    sql = f"select distinct xid, since_csn from t where code = {text_literal(code)}"
+    return small_tables.query(paths.table(names.FINDINGS), sql)
+
+
 def closed(paths: TablePaths, code: str, table: str) -> set[str]:
     """Return the columns of a table for which a finding of this code was ever closed."""
     condition = f"code = {text_literal(code)} and \"table\" = {text_literal(table)} and status = 'closed'"

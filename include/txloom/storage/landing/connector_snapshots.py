@@ -89,7 +89,9 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan, shown_t
     initial = before.initial
     if initial is None and not open_now:
         initial = _initial(paths, landing.number, before.snapshots.highest)
-    begun = before.snapshots.highest if before.initial is None and initial not in (None, NOWHERE) else None
+    begun = None
+    if before.initial is None and initial not in (None, NOWHERE):
+        begun = _first_whole(paths, landing.number, before.snapshots)
     change = SnapshotChange(landing.number, before.snapshots, after, shown, begun)
     retaken = retaken_snapshots.retaken(pipeline, paths, change, shown_through) if landing.reads_source else ()
     initial = max((each.csn for each in retaken if each.replaced), default=initial)
@@ -112,6 +114,27 @@ def progress(paths: TablePaths, before: int = 2**63 - 1) -> SnapshotProgress:
     row = rows[0]
     bounds = {name: row[name] for name in ("rows", "lowest", "highest", "ended", "closed")}
     return SnapshotProgress(Snapshots(**bounds), row["since"], row["initial"], row.get("newest"))
+
+
+def closed_before(pipeline: Pipeline, paths: TablePaths, number: int) -> tuple[int, int] | None:
+    """Return the csn of the snapshot that the stream began with, and that of the last one that is closed; None: none.
+
+    The first one is NOWHERE where the stream has events below its first snapshot.
+
+    Args:
+        pipeline: the declaration.
+        paths: where the tables are.
+        number: the landing before which they were closed.
+    """
+    if not _has_snapshots(pipeline):
+        return None
+    closed = progress(paths, number).snapshots.closed
+    sql = f"select initial from t where landing < {number} and initial is not null order by landing limit 1"
+    begun = small_tables.query(_path(paths), sql)
+    if not begun or begun[0]["initial"] == NOWHERE:
+        return (NOWHERE, closed) if begun else None
+    initial = begun[0]["initial"]
+    return _first_whole(paths, number - 1, Snapshots(lowest=0, highest=initial)) or initial, closed
 
 
 def given_up(paths: TablePaths, number: int, begun: int) -> list[str]:
@@ -189,6 +212,12 @@ def replaced(pipeline: Pipeline, paths: TablePaths, table: str, since: int, unti
     return int((rows[0]["csn"] if rows else 0) or 0)
 
 
+def truncates(paths: TablePaths) -> list[dict[str, Any]]:
+    """Return the csn and the message of each truncate of a table that a snapshot replaced."""
+    where = f"kind = 'row' and op = 'T' and starts_with(xid, '{REPLACES}') and value is not null"
+    return small_tables.query(paths.change_events, f"select csn, value from t where {where} order by csn")
+
+
 def _shown(paths: TablePaths, number: int) -> Shown:
     """Return what the events of one landing show of snapshots; those of other landings are not read."""
     of_snapshot = f"filter (where {OF_WHOLE_TABLES})"
@@ -217,6 +246,18 @@ def _initial(paths: TablePaths, number: int, csn: int | None) -> int:
         return NOWHERE
     below = f"select 1 as n from t where csn < {csn} and landing <= {number} and {_OF_STREAM} limit 1"
     return NOWHERE if small_tables.query(paths.change_events, below) else csn
+
+
+def _first_whole(paths: TablePaths, number: int, snapshots: Snapshots) -> int | None:
+    """Return the csn of the first open snapshot whose last row came, which the stream begins with; else the highest.
+
+    A connector that took its snapshot again before any change came begins the stream anew with the next ones.
+    """
+    ended = f"kind = 'row' and detail = {text_literal(LAST_OF_SNAPSHOT)} and landing <= {number}"
+    between = f"csn between {snapshots.lowest} and {snapshots.highest}"
+    sql = f"select min(csn) as csn from t where {ended} and {between}"
+    first: int | None = small_tables.query(paths.change_events, sql)[0]["csn"]
+    return snapshots.highest if first is None else first
 
 
 def _left_out(paths: TablePaths, number: int) -> bool:

@@ -5,7 +5,7 @@ meanwhile is in no message. Where such a snapshot is whole, its rows replace the
 whole, rows that it did not have may be ones that the source no longer has (docs/adr/0052).
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from txloom.config.models.pipeline import Pipeline
@@ -82,10 +82,52 @@ def retaken(
     if shown.lowest is not None and shown.lowest <= before.closed:
         closed += _below(paths, change.number, before.closed)
     through = max(shown_through(), before.closed) if closed else NOWHERE
+    closed = [(csn, rows) for csn, rows in closed if begun is None or csn > begun]
+    return _judge_all(pipeline, paths, closed, through)
+
+
+def retaken_before(
+    pipeline: Pipeline, paths: TablePaths, bounds: tuple[int, int], sources: Mapping[str, str], went_back: Set[int]
+) -> tuple[Retaken, ...]:
+    """Return the snapshots beside the stream that earlier landings closed, by the tables that are declared now.
+
+    Args:
+        pipeline: the declaration.
+        paths: where the tables are.
+        bounds: the csn of the snapshot that the stream began with, and that of the last one that is closed.
+        sources: the names of source tables, as messages have them, each with the table that it is declared as now.
+        went_back: the csns of snapshots that were found to lie below what a cut showed; they are left out.
+    """
+    begun, closed = bounds
+    snapshots: list[tuple[int, Rows]] = []
+    for csn, by_source in _snapshots(paths, f"csn > {begun} and csn <= {closed}", "source_table"):
+        rows: Rows = {}
+        for source, is_over in by_source.items():
+            name = sources.get(source) if source is not None else None
+            rows[name] = rows.get(name, False) or is_over
+        snapshots += [(csn, rows)] if csn not in went_back else []
+    return _judge_all(pipeline, paths, snapshots, NOWHERE)
+
+
+def given_up_before(paths: TablePaths, begun: int, sources: Mapping[str, str]) -> set[str]:
+    """Return the tables of which only snapshots had rows that a connector gave up before its stream began.
+
+    Args:
+        paths: where the tables are.
+        begun: the csn of the snapshot that the stream began with.
+        sources: the names of source tables, as messages have them, each with the table that it is declared as now.
+    """
+    snapshots = _snapshots(paths, f"csn < {begun}", "source_table")
+    given_up = [rows for _, rows in snapshots if not any(rows.values())]
+    return {sources[source] for rows in given_up for source in rows if source is not None and source in sources}
+
+
+def _judge_all(
+    pipeline: Pipeline, paths: TablePaths, closed: Sequence[tuple[int, Rows]], through: int
+) -> tuple[Retaken, ...]:
+    """Return what follows from snapshots, in commit order; through: up to where a cut shows the source."""
     judged, given_up = list[Retaken](), set[str]()
     for csn, rows in sorted(closed, key=lambda each: each[0]):
-        if begun is not None and csn <= begun:
-            continue
         each = _judged(pipeline, paths, (csn, rows), given_up, through)
         if each.replaced:
             # What an earlier one is not known to have, this one has, or is not known to have itself.
@@ -133,12 +175,13 @@ def _below(paths: TablePaths, number: int, closed: int) -> list[tuple[int, Rows]
     return [(csn, tables) for csn, tables in snapshots if csn not in earlier]
 
 
-def _snapshots(paths: TablePaths, where: str) -> list[tuple[int, Rows]]:
+def _snapshots(paths: TablePaths, where: str, name: str = "table") -> list[tuple[int, Rows]]:
+    """Return the snapshots by csn; name: the column that names the tables of their rows."""
     over = f"bool_or(detail = {text_literal(LAST_OF_SNAPSHOT)}) as is_over"
-    sql = f'select csn, "table", {over} from t where {OF_WHOLE_TABLES} and {where} group by csn, "table"'
+    sql = f'select csn, "{name}" as name, {over} from t where {OF_WHOLE_TABLES} and {where} group by csn, "{name}"'
     by_csn: dict[int, Rows] = {}
     for row in small_tables.query(paths.change_events, sql):
-        by_csn.setdefault(row["csn"], {})[row["table"]] = row["is_over"]
+        by_csn.setdefault(row["csn"], {})[row["name"]] = row["is_over"]
     return sorted(by_csn.items())
 
 
