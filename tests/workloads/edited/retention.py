@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 
 from called import step_of
 from txloom.config import names
+from txloom.events.formats import is_ordered
 from txloom.steps.maintenance.expire import expire
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
@@ -46,14 +47,23 @@ def forget(lake: SmallLake, chance: Random) -> str:
 
 
 def _undecided(lake: SmallLake, landing: int) -> list[str]:
-    """Return the ids of transactions that wait, are dead, or have messages that no batch of the buffer took yet."""
+    """Return the ids of transactions that wait, are dead, or have messages that no batch of the buffer took yet.
+
+    A transaction waits too while only rows of it came that nobody watches, and its metadata did not.
+    """
     waiting = {row["transaction_id"] for row in lake.rows(names.PENDING_TRANSACTIONS)}
     dead = {row["transaction_id"] for row in open_letters.given_up(lake.paths)}
     letters = open_letters.open_dead_letters(lake.paths, "transaction_id").to_pylist()
     dead |= {row["transaction_id"] for row in letters}
     sql = f"select distinct transaction_id from t where landing > {landing}"
     new = {row["transaction_id"] for row in arrow_tables.select(lake.paths.change_events, sql).to_pylist()}
-    return sorted(each for each in waiting | dead | new if each is not None)
+    ended = "select transaction_id from t where kind = 'metadata' and transaction_id is not null"
+    sql = f"select distinct transaction_id from t where kind = 'row' and transaction_id not in ({ended})"
+    unended = {row["transaction_id"] for row in arrow_tables.select(lake.paths.change_events, sql).to_pylist()}
+    # Rows outside of transactions, and transactions that end by order, have no metadata.
+    unended -= {row["transaction_id"] for row in lake.rows(names.TRANSACTIONS)}
+    unended = set() if is_ordered(lake.pipeline) else {each for each in unended if each and not each.startswith("r:")}
+    return sorted(each for each in waiting | dead | new | unended if each is not None)
 
 
 def lost_sources(lake: SmallLake, upto: int) -> set[str]:

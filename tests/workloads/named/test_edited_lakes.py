@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from oracle.declarations import Table
+from txloom import read
 from txloom.config import load
 from txloom.quality import findings as f
 from txloom.steps.declarations.declare import declare, declare_redecoded
@@ -53,6 +54,21 @@ def test_a_transaction_that_had_no_watched_row_to_place_it_has_its_place_once_it
     lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
     cycle(lake, producer, messages(insert(made, 1030, OTHER, 4)))
     assert sorted((each["id"], each["_txloom_csn"]) for each in lake.rows("other")) == [(2, 1010), (4, 1030)]
+
+
+def test_a_transaction_without_a_watched_row_holds_nothing_back(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/mysql", PLAIN, GTIDS, more=[OTHER])
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
+    alone = insert(made, 990, OTHER, 1)
+    cycle(lake, producer, messages(alone))
+    assert lake.rows("cuts") == []
+    first, late, other = insert(made, 1000, PLAIN, 1), insert(made, 1010, PLAIN, 2), insert(made, 1020, OTHER, 3)
+    assert late.metadata is not None
+    cycle(lake, producer, [*messages(first), late.metadata, *messages(other)])
+    assert [each["transaction_id"] for each in lake.rows("pending_transactions")] != []
+    assert lake.shown_through() == 1000 and ids_of(lake, "t") == [1]
+    cycle(lake, producer, late.rows)
+    assert lake.shown_through() == 1010 and ids_of(lake, "t") == [1, 2]
 
 
 def ids_of(lake: SmallLake, current: str) -> list[int]:
@@ -131,3 +147,32 @@ def test_a_buffer_that_died_after_it_planned_landings_declares_what_they_decoded
     assert [each.pair for each in known if each.status == records.DECLARED] == [("other_changes", "other")]
     lake.buffer()
     assert not batch_plan.has_redecoded(lake.paths)
+
+
+@pytest.mark.parametrize("as_", ["v: string", "w: {type: string, source: v}"], ids=["its name", "another name"])
+@pytest.mark.parametrize("is_sent", [False, True], ids=["while nothing came", "while values came"])
+@pytest.mark.parametrize("is_taken_up", [False, True], ids=["ignored", "taken up"])
+def test_a_column_that_was_left_out_has_all_its_values_when_it_is_declared_again(
+    tmp_path: Path, as_: str, is_sent: bool, is_taken_up: bool
+) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
+    whole = declared(tmp_path, made, [PLAIN]).read_text()
+    assert "v: string" in whole
+
+    def declare_as(text: str) -> None:
+        (tmp_path / "workload.yaml").write_text(text)
+        lake.pipeline = load(tmp_path / "workload.yaml")
+
+    cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "a")), ("I", None, row(2, "b")))))
+    kept = "undeclared_columns: evolve" if is_taken_up else "undeclared_columns: ignore"
+    declare_as(whole.replace("      v: string\n", "").replace("    key: [id]\n", f"    key: [id]\n    {kept}\n"))
+    cycle(lake, producer, ())
+    if is_sent:
+        cycle(lake, producer, messages(commit(made, 1010, ("U", row(2, "b"), row(2, "c")))))
+    declare_as(whole.replace("v: string", as_))
+    cycle(lake, producer, ())
+    name = as_.partition(":")[0]
+    shown = {each["id"]: each[name] for each in lake.rows("t")}
+    assert shown == {1: "a", 2: "c" if is_sent else "b"}
+    was = read.as_of(lake.pipeline, "t", csn=1000, warehouse=lake.warehouse).to_pylist()
+    assert {each["id"]: each[name] for each in was} == {1: "a", 2: "b"}

@@ -26,6 +26,7 @@ from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import file_positions
 from txloom.storage.targets import shadow_tables
 from txloom.storage.views.pipeline.overview import remember
+from txloom.transactions.events import NOWHERE
 
 LOG = logging.getLogger(__name__)
 
@@ -97,7 +98,8 @@ def publish(step: Step) -> Counts:
 
 def _shows_anything(paths: TablePaths, reached: Watermark) -> bool:
     """Say whether a transaction lies at or below valid-through: before the first one all tables are empty."""
-    sql = f"select 1 as n from t where csn <= {reached.valid_through} and release <= {reached.release} limit 1"
+    through = f"csn between {NOWHERE + 1} and {reached.valid_through}"
+    sql = f"select 1 as n from t where {through} and release <= {reached.release} limit 1"
     return bool(small_tables.query(paths.table(names.TRANSACTIONS), sql))
 
 

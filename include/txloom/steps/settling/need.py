@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from txloom.config import names
+from txloom.config.contents import Content
 from txloom.quality import findings as f
 from txloom.steps.declarations.declare import by_source
 from txloom.storage.declarations.records import INCOMPLETE, LOST, ROWS_OF_BEFORE, Pair, State
@@ -93,22 +94,40 @@ def need_of(paths: TablePaths, state: State, adopted: Mapping[str, str], border:
         return Need(pair, until, border, everything=True, recomputes=True)
     if any(before.get(name) != content.get(name) for name in ("source", "key", "dropped_columns")):
         return Need(pair, until, border, everything=True, replaces=True, recomputes=True)
-    known = {source.casefold(): (name, "string") for source, name in adopted.items()} | by_source(before)
-    values, renamed = dict[str, int](), dict[str, str]()
-    for source, (name, _) in by_source(content).items():
-        if source in known:
-            renamed |= {name: known[source][0]} if known[source][0] != name else {}
-        elif name in before["columns"]:
-            values[name] = 0
-        elif (first := first_seen(paths, pair[1], source)) is not None:
-            values[name] = first
+    values, renamed = _columns(paths, state, before, adopted)
     gap = state.follows if has_released(paths, f"release > {state.follows} and {earlier(until, border)}") else None
     removed = {name for name in before["columns"] if name not in content["columns"]}
     field_before = before.get("field") if before.get("field") != content.get("field") else None
     need = Need(pair, until, border, False, gap, values, renamed, field_before)
     is_again = state.settled.status == INCOMPLETE or state.newest.reason == ROWS_OF_BEFORE
-    is_other = bool(removed) or is_again or not need.is_nothing
+    is_back = any(source in state.sources for source in by_source(content).keys() - by_source(before).keys())
+    is_other = bool(removed) or is_back or is_again or not need.is_nothing
     return replace(need, recomputes=is_other, everything=is_again)
+
+
+def _columns(
+    paths: TablePaths, state: State, before: Content, adopted: Mapping[str, str]
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Return `values` and `renamed` of a need; before: the settled declaration; adopted: as `need_of` takes it."""
+    declared = {source: name for source, (name, _) in by_source(before).items()}
+    held = {source: name for name, source in state.held.items()}
+    taken_up = {source.casefold(): name for source, name in adopted.items()}
+    values, renamed = dict[str, int](), dict[str, str]()
+    for source, (name, _) in by_source(state.newest.declaration).items():
+        was_left_out = source in state.sources and source not in declared
+        earlier = declared.get(source, held.get(source, taken_up.get(source)))
+        if earlier is None:
+            is_lost = was_left_out or name in state.held
+        else:
+            # While a column was left out, its values may have been taken up under another name.
+            is_lost = was_left_out and source in taken_up
+            renamed |= {name: earlier} if earlier != name and not is_lost else {}
+        if is_lost:
+            values[name] = 0
+        elif earlier is None or was_left_out:
+            first = first_seen(paths, state.newest.pair[1], source)
+            values |= {} if first is None else {name: first}
+    return values, renamed
 
 
 def first_seen(paths: TablePaths, table: str, source: str) -> int | None:

@@ -6,8 +6,8 @@ it makes the earlier rows again by the new declaration, and appends COMPLETE or 
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -75,11 +75,16 @@ class State:
         newest: the newest record.
         settled: the newest record with a status of SETTLED; None: there never was one.
         follows: the newest release whose rows are as the settled record declares.
+        held: by column that a settled record ever declared, the column of the source whose values earlier rows have
+            in it, in lower case; the one that was declared last is last.
+        sources: every column of the source that a settled record ever declared, in lower case.
     """
 
     newest: Record
     settled: Record | None
     follows: int
+    held: Mapping[str, str] = field(default_factory=dict)
+    sources: Set[str] = frozenset()
 
     @property
     def is_open(self) -> bool:
@@ -103,16 +108,26 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
     for record in records:
         before = states_of.get(record.pair)
         if record.status in SETTLED:
-            states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE)
+            held, sources = _columns(record, before)
+            states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held, sources)
         elif before is None:
             states_of[record.pair] = State(record, None, -1)
         else:
             follows = -1 if record.reason == LOST else min(before.follows, record.release)
-            states_of[record.pair] = State(record, before.settled, follows)
+            states_of[record.pair] = replace(before, newest=record, follows=follows)
     renamed = {pair: before for pair in states_of if (before := _renamed(states_of, pair)) is not None}
-    return states_of | {
-        pair: State(states_of[pair].newest, before.settled, before.follows) for pair, before in renamed.items()
-    }
+    return states_of | {pair: replace(before, newest=states_of[pair].newest) for pair, before in renamed.items()}
+
+
+def _columns(record: Record, before: State | None) -> tuple[dict[str, str], Set[str]]:
+    """Return `held` and `sources` of the state that begins with a settled record; before: the state before it."""
+    declared = {name: source.casefold() for name, (_, source) in record.declaration["columns"].items()}
+    earlier = {} if before is None else before.held
+    # A column that got another name took its values along.
+    left = {name: source for name, source in earlier.items() if name not in declared}
+    left = {name: source for name, source in left.items() if source not in declared.values()}
+    sources = frozenset(declared.values())
+    return left | declared, sources if before is None else sources | before.sources
 
 
 def _renamed(states_of: Mapping[Pair, State], pair: Pair) -> State | None:

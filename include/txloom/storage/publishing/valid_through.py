@@ -59,7 +59,8 @@ def _behind_unplaced(paths: TablePaths) -> int | None:
 
     Metadata of Oracle, and of MySQL with GTIDs, has no csn: before a row of its transaction comes, only its position in
     the topic shows the commit order, so the two are of one topic. None where no such transaction is pending, or nothing
-    behind it is finished.
+    behind it is finished. A finished transaction of which no row is watched has no csn either (NOWHERE): it bounds
+    nothing.
     """
     waiting = "select transaction_id from p where csn is null and expected is not null"
     first = f"select landing, \"row\", topic from e where kind = 'metadata' and transaction_id in ({waiting})"
@@ -74,6 +75,6 @@ def _behind_unplaced(paths: TablePaths) -> int | None:
     later = f'landing > {where["landing"]} or landing = {where["landing"]} and "row" > {where["row"]}'
     of_topic = f"kind = 'metadata' and topic = {text_literal(where['topic'])}"
     behind = f"select transaction_id from e where {of_topic} and ({later})"
-    sql = f"select min(csn) as lowest from t where transaction_id in ({behind})"
+    sql = f"select min(csn) as lowest from t where csn <> {NOWHERE} and transaction_id in ({behind})"
     lowest: int | None = answer(tables, sql).column("lowest")[0].as_py()
     return lowest
