@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from oracle.declarations import Table
 from txloom import read
@@ -54,6 +55,25 @@ def test_a_transaction_that_had_no_watched_row_to_place_it_has_its_place_once_it
     lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
     cycle(lake, producer, messages(insert(made, 1030, OTHER, 4)))
     assert sorted((each["id"], each["_txloom_csn"]) for each in lake.rows("other")) == [(2, 1010), (4, 1030)]
+
+
+def test_a_row_that_comes_late_for_a_table_that_nobody_watched_is_taken_once_it_is_declared(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
+    state: State = {each.name: {} for each in (PLAIN, OTHER)}
+    changes = [Change(table, "I", None, row(1, "a"), tuple(table.columns)) for table in (PLAIN, OTHER)]
+    sent = Sent("", 1000, [], None, state, changes, 1)
+    made.writer.write(sent)
+    of_other = [message for message in sent.rows if "APP.OTHER" in message[0]]
+    assert sent.metadata is not None and of_other
+    cycle(lake, producer, [message for message in sent.rows if message not in of_other] + [sent.metadata])
+    assert ids_of(lake, "t") == [1]
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
+    cycle(lake, producer, ())
+    for _ in range(2):
+        cycle(lake, producer, of_other)
+        assert (ids_of(lake, "t"), ids_of(lake, "other")) == ([1], [1])
+    assert needing(lake) == [] and not lake.rows("pending_transactions")
 
 
 def test_a_transaction_without_a_watched_row_holds_nothing_back(tmp_path: Path) -> None:
@@ -164,6 +184,9 @@ def test_a_column_that_was_left_out_has_all_its_values_when_it_is_declared_again
         lake.pipeline = load(tmp_path / "workload.yaml")
 
     cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "a")), ("I", None, row(2, "b")))))
+    if not is_taken_up:
+        # Its history has what the messages had.
+        DeltaTable(lake.paths.change_events).update(predicate="kind = 'row'", updates={"value": "null"})
     kept = "undeclared_columns: evolve" if is_taken_up else "undeclared_columns: ignore"
     declare_as(whole.replace("      v: string\n", "").replace("    key: [id]\n", f"    key: [id]\n    {kept}\n"))
     cycle(lake, producer, ())
