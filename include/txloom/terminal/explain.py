@@ -108,6 +108,7 @@ def key(story: keys.Story) -> Iterator[RenderableType]:
     )
     if story.cleaned:
         yield shown(f"below csn {story.cleaned} maintenance took superseded changes away")
+    yield from map(shown, story.lacking)
     yield Text()
     yield shown(f"changes, the newest first: {_section(story.page)}, as of {moment(story.page.as_of)}", "bold")
     for row in story.page.rows:

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from rich.console import Console, Group
 
 from oracle.declarations import Table
 from txloom import read
@@ -16,6 +18,8 @@ from txloom.steps.declarations.declare import declare, declare_redecoded
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.buffer import batch_plan
 from txloom.storage.declarations import records
+from txloom.storage.views.stories.row import key_story
+from txloom.terminal import explain
 from workloads.named.test_named_lakes import LOG, PLAIN, commit, cycle, inserted, lake_of, messages, row
 from workloads.named.test_snapshots_taken_again import flat, needing, rows_of, taken
 from workloads.play import Play
@@ -74,6 +78,31 @@ def test_a_row_that_comes_late_for_a_table_that_nobody_watched_is_taken_once_it_
         cycle(lake, producer, of_other)
         assert (ids_of(lake, "t"), ids_of(lake, "other")) == ([1], [1])
     assert needing(lake) == [] and not lake.rows("pending_transactions")
+
+
+def test_the_story_of_a_row_says_what_its_history_lacks(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
+    cycle(lake, producer, messages(insert(made, 1000, PLAIN, 1), insert(made, 1010, OTHER, 2)))
+    DeltaTable(lake.paths.change_events).update(predicate="kind = 'row'", updates={"value": "null"})
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
+    cycle(lake, producer, messages(insert(made, 1020, OTHER, 3)))
+
+    def said() -> tuple[str, list[str]]:
+        story = key_story(lake.pipeline, lake.warehouse, "other", {"id": "3"})
+        console = Console(file=StringIO(), width=200)
+        console.print(Group(*explain.key(story)))
+        return console.file.getvalue(), list(story.lacking)
+
+    text, lacks = said()
+    assert lacks == [each for each in lacks if "The history of other is not complete: of 1 transactions" in each] != []
+    assert lacks[0] in text
+    folder = tmp_path / "loads" / "other"
+    folder.mkdir(parents=True)
+    (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row(number, 'a'))}\n" for number in (2, 3)))
+    lake.step(load_snapshot, lake.session, Snapshot(str(folder.parent), 1020))
+    cycle(lake, producer, ())
+    assert said()[1] == ["The history of other has no change below csn 1020."]
 
 
 def test_a_transaction_without_a_watched_row_holds_nothing_back(tmp_path: Path) -> None:

@@ -60,6 +60,27 @@ def _refuse(name: str, state: State, csn: int) -> None:
     )
 
 
+def lacking(paths: TablePaths, read_tables: Iterable[RowTable]) -> list[str]:
+    """Return a sentence for each table whose history lacks changes, because the declaration changed.
+
+    Args:
+        paths: the tables of the pipeline.
+        read_tables: the tables whose histories are read.
+    """
+    states, sentences = r.states(r.read(paths)), list[str]()
+    for row_table in read_tables:
+        name = row_table.table.name
+        state = states.get((row_table.history, name))
+        if state is None or (state.is_complete and not state.newest.since_csn):
+            continue
+        if state.is_complete:
+            sentences.append(f"The history of {name} has no change below csn {state.newest.since_csn}.")
+        else:
+            missing = state.newest.missing or "the next cycle makes its rows again"
+            sentences.append(f"The history of {name} is not complete: {missing}.")
+    return sentences
+
+
 def without_incomplete(pipeline: Pipeline, paths: TablePaths, tables: Iterable[str]) -> list[str]:
     """Return tables without the current tables that are not complete.
 

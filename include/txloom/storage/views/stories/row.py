@@ -1,10 +1,11 @@
 """The story of a row, or of a document: every change of a key with the row before and after it, newest first."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import masking
+from txloom.storage.declarations.incomplete import lacking
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import sql_name
 from txloom.storage.paths import TablePaths
@@ -32,7 +33,8 @@ class Story:
     value is unknown is left out), changed (columns), unknown (of an update: columns whose value before it is unknown),
     is_shown (at or below valid-through). A truncate has no key. current: the row or document in the current table;
     None: none. current_through: its valid-through. cleaned: the csn below which maintenance removed superseded changes;
-    0: every change is kept.
+    0: every change is kept. lacking: a sentence for each member whose history lacks changes, because its declaration
+    changed.
     """
 
     table: str
@@ -41,6 +43,7 @@ class Story:
     current: Row | None
     current_through: int
     cleaned: int
+    lacking: Sequence[str] = ()
 
 
 @open_tables
@@ -83,6 +86,7 @@ def key_story(
         masking.hidden(current[0], secret) if current else None,
         watermark_of(path).valid_through,
         max(history_reader.cleaned(paths, member.row_table) for member in question.members),
+        lacking(paths, [member.row_table for member in question.members]),
     )
 
 
