@@ -28,7 +28,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 IDS = ("a", "b", "c")
 PLACE = {"topic": "t", "file": "f"}
 STEPS = st.tuples(
-    st.sampled_from(["land", "land", "name", "release", "give up", "again", "earlier"]),
+    st.sampled_from(["land", "land", "land unwatched", "name", "release", "give up", "again", "earlier"]),
     st.sampled_from([*IDS, None]),
 )
 """What happens to the transactions of an id. Rows of None are unwatched; name: its metadata comes; again, earlier: the
@@ -44,7 +44,7 @@ def at(landing: int) -> datetime:
 class Transaction:
     """A transaction as its source knows it.
 
-    rows: landing of each row, and whether it is a dead letter.
+    rows: landing of each watched row, and whether it is a dead letter. unwatched: landings of the others.
     """
 
     identity: str
@@ -52,6 +52,12 @@ class Transaction:
     is_named: bool = False
     status: str = "open"
     rows: dict[int, bool] = field(default_factory=dict)
+    unwatched: list[int] = field(default_factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the buffer holds it, or gave it up."""
+        return self.status == "dead" or (self.status == "open" and bool(self.rows or self.is_named))
 
 
 @dataclass
@@ -69,13 +75,16 @@ class Past:
     def take(self, what: str, identity: str | None) -> None:
         """Let something happen, if it can."""
         if identity is None:
-            if what == "land":
+            if what.startswith("land"):
                 self._land({"kind": "row", "transaction_id": "nobody", "table": None, "value": "{}"})
                 self.unwatched.append(self.landing)
             return
         transaction = self.newest.get(identity) or self._begin(identity, 1000)
         if what == "land":
             self._land_row(transaction)
+        elif what == "land unwatched":
+            self._land({"kind": "row", "table": None, "value": "{}"} | self._whose(transaction))
+            transaction.unwatched.append(self.landing)
         elif what == "name":
             self._name(transaction)
         elif what in ("again", "earlier"):
@@ -159,7 +168,7 @@ class Past:
 
     def buffered(self) -> None:
         """Write down what the buffer holds, and that it took every landing."""
-        waiting = [each for each in self.all if each.status == "open" and (each.rows or each.is_named)]
+        waiting = [each for each in self.all if each.status == "open" and each.is_open]
         rows = [
             {"transaction_id": each.identity, "csn": each.csn if each.is_named or self.has_csn else None}
             for each in waiting
@@ -179,7 +188,14 @@ class Past:
             for at, is_dead in each.rows.items()
             if self.has_csn or not is_dead
         ]
-        return {at for at in (*mine, *self.unwatched) if at <= landing}
+        open_ids = {each.identity for each in self.all if each.is_open}
+        others = [
+            at
+            for each in self.all
+            if each.status == "released" or each.identity not in open_ids
+            for at in each.unwatched
+        ]
+        return {at for at in (*mine, *others, *self.unwatched) if at <= landing}
 
     def without_message(self) -> set[int]:
         """Return the landings whose row has no message."""
@@ -248,6 +264,25 @@ def test_a_reused_id_takes_no_message_from_what_waits_or_is_dead(spark: Any, tmp
     assert [each.status for each in past.all] == ["released", "dead", "released", "open"]
     assert forget_messages(lambda: spark, paths, 99, at(99), Forgotten()) == 2
     assert past.without_message() == {*past.all[0].rows, *past.all[2].rows}
+
+
+def test_rows_that_nobody_watches_are_kept_while_their_transaction_may_be_released(spark: Any, tmp_path: Path) -> None:
+    paths = empty(tmp_path)
+    past = Past(paths)
+    for what in ("land unwatched", "land", "give up"):
+        past.take(what, "a")
+    for what in ("land unwatched", "land"):
+        past.take(what, "b")
+    past.take("land unwatched", "c")
+    past.buffered()
+    assert forget_messages(lambda: spark, paths, past.landing, at(99), Forgotten()) == 1
+    assert past.without_message() == {*past.newest["c"].unwatched}
+    since = Forgotten(past.landing, past.release)
+    for identity in ("a", "b"):
+        past.take("release", identity)
+    past.buffered()
+    forget_messages(lambda: spark, paths, past.landing, at(99), since)
+    assert past.without_message() >= {*past.newest["a"].unwatched, *past.newest["b"].unwatched}
 
 
 def test_an_open_dead_letter_of_a_released_transaction_keeps_its_message(spark: Any, tmp_path: Path) -> None:

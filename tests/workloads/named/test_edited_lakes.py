@@ -22,7 +22,7 @@ from txloom.storage.views.stories.row import key_story
 from txloom.terminal import explain
 from workloads.named.test_named_lakes import LOG, PLAIN, commit, cycle, inserted, lake_of, messages, row
 from workloads.named.test_snapshots_taken_again import flat, needing, rows_of, taken
-from workloads.play import Play
+from workloads.play import Play, impatient
 from workloads.small_lake import SmallLake
 from workloads.sources.database import Change, Sent, State
 from workloads.sources.shapes import Shape, SourceText, declaration
@@ -61,7 +61,10 @@ def test_a_transaction_that_had_no_watched_row_to_place_it_has_its_place_once_it
     assert sorted((each["id"], each["_txloom_csn"]) for each in lake.rows("other")) == [(2, 1010), (4, 1030)]
 
 
-def test_a_row_that_comes_late_for_a_table_that_nobody_watched_is_taken_once_it_is_declared(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_overdue", [False, True], ids=["while it is waited for", "behind patience"])
+def test_a_row_that_comes_late_for_a_table_that_nobody_watched_is_taken_once_it_is_declared(
+    tmp_path: Path, is_overdue: bool
+) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
     lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
     state: State = {each.name: {} for each in (PLAIN, OTHER)}
@@ -73,7 +76,9 @@ def test_a_row_that_comes_late_for_a_table_that_nobody_watched_is_taken_once_it_
     cycle(lake, producer, [message for message in sent.rows if message not in of_other] + [sent.metadata])
     assert ids_of(lake, "t") == [1]
     lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
-    cycle(lake, producer, ())
+    lake.pipeline = impatient(lake.pipeline) if is_overdue else lake.pipeline
+    cycle(lake, producer, (), ())
+    assert needing(lake) == ([(f.INCOMPLETE, "other", 1000)] if is_overdue else [])
     for _ in range(2):
         cycle(lake, producer, of_other)
         assert (ids_of(lake, "t"), ids_of(lake, "other")) == ([1], [1])

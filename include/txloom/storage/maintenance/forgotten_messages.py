@@ -6,7 +6,7 @@ since the one before it, however much waits or is dead behind that.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
@@ -55,7 +55,8 @@ def forget_messages(
 ) -> int:
     """Remove value and headers of rows up to a landing that were released or are unwatched; return how many.
 
-    What waits or is dead keeps its message: it may still be released. Where an id was used again, a row belongs to the
+    What waits or is dead keeps its messages, also those that nobody watches: it may still be released, by another
+    declaration. Where an id was used again, a row belongs to the
     transaction that `reused_ids.named` says. A repeated call removes nothing.
 
     Args:
@@ -71,14 +72,20 @@ def forget_messages(
     has_fresh = bool(small_tables.query(path, f"select 1 from t where {fresh} limit 1"))
     if not again.num_rows and not has_fresh:
         return 0
-    unreleased = _unreleased_ends(paths)
+    open_ids = _open_ids(paths)
+    unreleased = _unreleased_ends(paths, open_ids)
     older = _older(paths, since, again, unreleased) if again.num_rows else NO_ROWS
     if not older.num_rows and not has_fresh:
         return 0
     spark = session()
     rows = spark_tables.read(spark, path).where(fresh).select("landing", "row", "table", *reused_ids.COLUMNS)
-    chosen = rows.where("`table` is null").select(*NO_ROWS.column_names)
-    chosen = chosen.unionByName(_of_released(spark, paths, rows.where("`table` is not null"), unreleased))
+    chosen, watched = rows.where("`table` is null"), rows.where("`table` is not null")
+    if open_ids:
+        # Their tables may be declared before they are released.
+        whose = spark.createDataFrame(pa.table({"transaction_id": sorted(open_ids)}))
+        watched = watched.unionByName(chosen.join(whose, "transaction_id", "left_semi").select(watched.columns))
+        chosen = chosen.join(whose, "transaction_id", "left_anti")
+    chosen = chosen.select(*NO_ROWS.column_names).unionByName(_of_released(spark, paths, watched, unreleased))
     if older.num_rows:
         chosen = chosen.unionByName(spark.createDataFrame(older))
     dead = open_letters.open_dead_letters(paths, 'landing, "row"', f"where landing <= {landing}")
@@ -116,7 +123,7 @@ def _older(paths: TablePaths, since: Forgotten, again: pa.Table, unreleased: pa.
     """
     within = f"landing between {pc.min(again.column('landing')).as_py()} and {since.landing}"
     columns = ", ".join(reused_ids.COLUMNS)
-    sql = f'select landing, "row", {columns} from t where {HAS_MESSAGE} and "table" is not null and {within}'
+    sql = f'select landing, "row", {columns} from t where {HAS_MESSAGE} and {within}'
     ids = again.column("transaction_id").combine_chunks()
     rows = arrow_tables.matching(paths.change_events, sql, "transaction_id", ids)
     if not rows.num_rows:
@@ -151,7 +158,15 @@ def _of_released(spark: SparkSession, paths: TablePaths, rows: DataFrame, unrele
     return rows.join(ends, "transaction_id").mapInArrow(apply, "landing bigint, row bigint")
 
 
-def _unreleased_ends(paths: TablePaths) -> pa.Table:
+def _open_ids(paths: TablePaths) -> set[str]:
+    """Return the ids of the transactions that wait or are dead."""
+    if not exists(paths.table(names.TRANSACTIONS)):
+        return set()
+    pending = small_tables.query(paths.table(names.PENDING_TRANSACTIONS), "select distinct transaction_id from t")
+    return {row["transaction_id"] for row in (*open_letters.given_up(paths), *pending)}
+
+
+def _unreleased_ends(paths: TablePaths, open_ids: Set[str]) -> pa.Table:
     """Return the transactions that wait or are dead although another one of their id was released: transaction_id, csn.
 
     Each has a row for each csn in its metadata, and one behind all csns, where it may end as long as none has come.
@@ -160,9 +175,6 @@ def _unreleased_ends(paths: TablePaths) -> pa.Table:
     none = pa.table({"transaction_id": pa.array([], pa.string()), "csn": pa.array([], pa.int64())})
     if not exists(paths.table(names.TRANSACTIONS)):
         return none
-    open_ids = {row["transaction_id"] for row in open_letters.given_up(paths)}
-    pending = small_tables.query(paths.table(names.PENDING_TRANSACTIONS), "select distinct transaction_id from t")
-    open_ids |= {row["transaction_id"] for row in pending}
     seen = buffer_state(paths)
     sql = "select transaction_id, csn from t where kind = 'metadata' and csn is not null"
     undecided = arrow_tables.select(paths.change_events, f"{sql} and landing > {0 if seen is None else seen.landing}")
