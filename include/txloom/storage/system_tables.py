@@ -284,8 +284,9 @@ COMPLETENESS = arrow_schema(
 its name in the lake. member: the declared name of the source table whose changes it has. status: see
 `txloom.storage.declarations.records`. since_csn: every state from this csn on is there, 0: all. reason: why it is known
 to be complete from there. missing: what is missing below, in words. declaration: the content (`config.contents`), as
-JSON. release: the newest release that worked by an earlier declaration. basis: the number (entered) of the record by
-which tables that are computed from the history were last to be computed again; null: this one."""
+JSON, and which columns of before its rows still have (`records.HELD`). release: the newest release that worked by an
+earlier declaration. basis: the number (entered) of the record by which tables that are computed from the history were
+last to be computed again; null: this one."""
 
 FINDINGS = arrow_schema(
     [

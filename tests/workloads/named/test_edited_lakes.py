@@ -61,6 +61,29 @@ def test_a_transaction_that_had_no_watched_row_to_place_it_has_its_place_once_it
     assert sorted((each["id"], each["_txloom_csn"]) for each in lake.rows("other")) == [(2, 1010), (4, 1030)]
 
 
+def test_a_column_that_was_left_out_while_a_table_got_another_key_has_all_its_values_again(tmp_path: Path) -> None:
+    table = replace(PLAIN, columns={**PLAIN.columns, "w": "string"})
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", table)
+    cycle(lake, producer, messages(commit(made, 1000, ("I", None, {**row(1, "a"), "w": "x"}))))
+    without = {name: kind for name, kind in table.columns.items() if name != "v"}
+    for other in (replace(table, columns=without), replace(table, columns=without, key=("id", "w"))):
+        lake.pipeline = load(declared(tmp_path, made, [other]))
+        cycle(lake, producer, ())
+    lake.pipeline = load(declared(tmp_path, made, [replace(table, key=("id", "w"))]))
+    cycle(lake, producer, ())
+    assert [(each["id"], each["v"], each["w"]) for each in lake.rows("t")] == [(1, "a", "x")]
+
+
+def test_a_column_that_was_left_out_with_its_table_has_all_its_values_again(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
+    cycle(lake, producer, messages(insert(made, 1000, OTHER, 1)))
+    without = replace(OTHER, columns={"id": "long"})
+    for csn, tables in ((1010, [PLAIN, without]), (1020, [PLAIN]), (1030, [PLAIN, without]), (1040, [PLAIN, OTHER])):
+        lake.pipeline = load(declared(tmp_path, made, tables))
+        cycle(lake, producer, messages(insert(made, csn, OTHER if csn == 1020 else PLAIN, csn)))
+    assert sorted((each["id"], each["v"]) for each in lake.rows("other")) == [(1, "a"), (1020, "a")]
+
+
 @pytest.mark.parametrize("is_overdue", [False, True], ids=["while it is waited for", "behind patience"])
 def test_a_row_that_comes_late_for_a_table_that_nobody_watched_is_taken_once_it_is_declared(
     tmp_path: Path, is_overdue: bool

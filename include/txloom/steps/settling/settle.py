@@ -120,6 +120,7 @@ def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Mis
     """
     newest = state.newest
     basis = None if need.recomputes else state.basis
+    newest = replace(newest, held=_held(state, need))
     if not missing.transactions:
         reason = r.FROM_MESSAGES if need.rereads else r.FROM_HISTORY
         if missing.from_history:
@@ -133,6 +134,15 @@ def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Mis
         same = newest.status == r.WAITING and newest.missing == str(missing)
         return None if same else replace(lacking, status=r.WAITING)
     return replace(lacking, status=r.INCOMPLETE)
+
+
+def _held(state: State, need: Need) -> dict[str, str]:
+    """Return the columns that are left out and that all rows of before have; rows that are made again lack them."""
+    if need.everything or need.gap is not None:
+        return {}
+    columns = state.newest.declaration["columns"]
+    sources = {source.casefold() for _, source in columns.values()}
+    return {name: source for name, source in state.held.items() if name not in columns and source not in sources}
 
 
 def _is_overdue(pipeline: Pipeline, newest: Record, missing: str) -> bool:

@@ -41,13 +41,21 @@ ROWS_OF_BEFORE = "rows came for transactions of before"
 """Reasons why a history is complete from a csn on. FROM_STREAM: it has every message since the pipeline's first.
 ROWS_OF_BEFORE and LOST: of DECLARED, why a merge has to make rows of earlier transactions once more."""
 
+HELD = "held"
+"""The entry of a stored declaration with `Record.held`."""
 Pair = tuple[str, str]
 """A history and one of its members."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One row of `completeness`, as `system_tables.COMPLETENESS` describes it; number: its column `entered`."""
+    """One row of `completeness`, as `system_tables.COMPLETENESS` describes it.
+
+    Args:
+        number: its column `entered`.
+        held: of a settled one, the columns that are not declared any more and that all rows of before have still, each
+            with its name in the source in lower case. It is stored with the declaration.
+    """
 
     table: str
     member: str | None
@@ -60,6 +68,7 @@ class Record:
     basis: int | None = None
     number: int = 0
     at: datetime | None = None
+    held: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pair(self) -> Pair:
@@ -75,8 +84,7 @@ class State:
         newest: the newest record.
         settled: the newest record with a status of SETTLED; None: there never was one.
         follows: the newest release whose rows are as the settled record declares.
-        held: by column that a settled record ever declared, the column of the source whose values earlier rows have
-            in it, in lower case; the one that was declared last is last.
+        held: by column whose values all rows of before have, its name in the source in lower case.
         sources: every column of the source that a settled record ever declared, in lower case.
     """
 
@@ -108,8 +116,10 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
     for record in records:
         before = states_of.get(record.pair)
         if record.status in SETTLED:
-            held, sources = _columns(record, before)
-            states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held, sources)
+            declared = {name: source.casefold() for name, (_, source) in record.declaration["columns"].items()}
+            sources = declared.values() if before is None else {*before.sources, *declared.values()}
+            held = {**record.held, **declared}
+            states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held, frozenset(sources))
         elif before is None:
             states_of[record.pair] = State(record, None, -1)
         else:
@@ -117,17 +127,6 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
             states_of[record.pair] = replace(before, newest=record, follows=follows)
     renamed = {pair: before for pair in states_of if (before := _renamed(states_of, pair)) is not None}
     return states_of | {pair: replace(before, newest=states_of[pair].newest) for pair, before in renamed.items()}
-
-
-def _columns(record: Record, before: State | None) -> tuple[dict[str, str], Set[str]]:
-    """Return `held` and `sources` of the state that begins with a settled record; before: the state before it."""
-    declared = {name: source.casefold() for name, (_, source) in record.declaration["columns"].items()}
-    earlier = {} if before is None else before.held
-    # A column that got another name took its values along.
-    left = {name: source for name, source in earlier.items() if name not in declared}
-    left = {name: source for name, source in left.items() if source not in declared.values()}
-    sources = frozenset(declared.values())
-    return left | declared, sources if before is None else sources | before.sources
 
 
 def _renamed(states_of: Mapping[Pair, State], pair: Pair) -> State | None:
@@ -154,11 +153,13 @@ def read(paths: TablePaths) -> list[Record]:
 
 
 def _record(row: Mapping[str, Any]) -> Record:
+    declaration = json.loads(row["declaration"])
+    held = declaration.pop(HELD, {})
     return Record(
         row["table"],
         row["member"],
         row["status"],
-        json.loads(row["declaration"]),
+        declaration,
         release=row["release"] or 0,
         since_csn=row["since_csn"] or 0,
         reason=row["reason"],
@@ -166,6 +167,7 @@ def _record(row: Mapping[str, Any]) -> Record:
         basis=row["entered"] if row["basis"] is None else row["basis"],
         number=row["entered"],
         at=row["at"],
+        held=held,
     )
 
 
@@ -176,8 +178,8 @@ def append(paths: TablePaths, records: Sequence[Record], run_id: str) -> None:
     now = datetime.now(UTC)
     rows = [
         {
-            **{name: value for name, value in vars(record).items() if name not in ("number", "at")},
-            "declaration": to_json(record.declaration),
+            **{name: value for name, value in vars(record).items() if name not in ("number", "at", HELD)},
+            "declaration": to_json({**record.declaration, **({HELD: record.held} if record.held else {})}),
             "run_id": run_id,
             "at": now,
         }
