@@ -109,6 +109,9 @@ EDITS: dict[str, Edit] = {
     "a target is removed, and added again later": Edit(ALL, (ORDERS_ALONE, ALL), same("lines")),
     "a column is added": Edit(Declared({"orders": {"id": "long"}, "lines": LINES}), (ALL,), same("orders")),
     "a column is removed": Edit(ALL, (Declared({"orders": {"id": "long"}, "lines": LINES}),), same("orders")),
+    "a column is removed, and added again later": Edit(
+        ALL, (Declared({"orders": {"id": "long"}, "lines": LINES}), ALL), same("orders")
+    ),
     "a column gets another name, and keeps its source": Edit(
         ALL,
         (Declared({"orders": {"id": "long", "amount": "{type: long, source: total}"}, "lines": LINES}),),
