@@ -12,6 +12,7 @@ from txloom import read
 from txloom.errors import BeforeHistory
 from txloom.quality import findings as f
 from txloom.storage.checks import findings
+from txloom.storage.dead_letters import open_letters
 from txloom.storage.declarations import records as r
 
 BOTH = {"orders": ORDERS, "lines": LINES}
@@ -237,6 +238,22 @@ def test_a_table_that_appears_while_its_transaction_waits_is_not_missing_from_it
     shop.run()
     assert shop.shown("orders") == shop.source("orders")
     assert shop.shown("lines") == shop.source("lines")
+
+
+def test_a_table_that_is_removed_while_its_transaction_waits_is_not_too_much_of_it(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    fill(shop)
+    held = shop.commit(
+        ("I", "orders", {"id": 7, "total": 7}), ("I", "lines", {"id": 70, "o_id": 7, "q": 7}), late=["orders"]
+    )
+    shop.run()
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    shop.run()
+    assert open_letters.given_up(shop.lake.paths) == []
+    shop.send("orders", *held["orders"])
+    shop.run()
+    assert open_letters.given_up(shop.lake.paths) == []
+    assert shop.shown("orders") == shop.source("orders")
 
 
 def test_rows_that_come_after_their_table_was_declared_are_waited_for(shop: EditedShop) -> None:
