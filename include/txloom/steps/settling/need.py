@@ -94,7 +94,7 @@ def need_of(paths: TablePaths, state: State, adopted: Mapping[str, str], border:
         return Need(pair, until, border, everything=True, recomputes=True)
     if any(before.get(name) != content.get(name) for name in ("source", "key", "dropped_columns")):
         return Need(pair, until, border, everything=True, replaces=True, recomputes=True)
-    values, renamed = _columns(paths, state, before, adopted)
+    values, renamed = _compare_columns(paths, state, before, adopted)
     gap = state.follows if has_released(paths, f"release > {state.follows} and {earlier(until, border)}") else None
     removed = {name for name in before["columns"] if name not in content["columns"]}
     field_before = before.get("field") if before.get("field") != content.get("field") else None
@@ -105,10 +105,10 @@ def need_of(paths: TablePaths, state: State, adopted: Mapping[str, str], border:
     return replace(need, recomputes=is_other, everything=is_again)
 
 
-def _columns(
+def _compare_columns(
     paths: TablePaths, state: State, before: Content, adopted: Mapping[str, str]
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Return `values` and `renamed` of a need; before: the settled declaration; adopted: as `need_of` takes it."""
+    """Return `values` and `renamed` of a need; before: the settled declaration; adopted: see `need_of`."""
     declared = {source: name for source, (name, _) in by_source(before).items()}
     held = {source: name for name, source in state.held.items()}
     taken_up = {source.casefold(): name for source, name in adopted.items()}

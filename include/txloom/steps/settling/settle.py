@@ -120,7 +120,7 @@ def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Mis
     """
     newest = state.newest
     basis = None if need.recomputes else state.basis
-    newest = replace(newest, held=_held(state, need))
+    newest = replace(newest, held=_keep_held(state, need))
     if not missing.transactions:
         reason = r.FROM_MESSAGES if need.rereads else r.FROM_HISTORY
         if missing.from_history:
@@ -136,8 +136,8 @@ def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Mis
     return replace(lacking, status=r.INCOMPLETE)
 
 
-def _held(state: State, need: Need) -> dict[str, str]:
-    """Return the columns that are left out and that all rows of before have; rows that are made again lack them."""
+def _keep_held(state: State, need: Need) -> dict[str, str]:
+    """Return the undeclared columns whose values all earlier rows have; rebuilt rows lack them."""
     if need.everything or need.gap is not None:
         return {}
     columns = state.newest.declaration["columns"]

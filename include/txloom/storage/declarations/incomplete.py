@@ -60,8 +60,8 @@ def _refuse(name: str, state: State, csn: int) -> None:
     )
 
 
-def lacking(paths: TablePaths, read_tables: Iterable[RowTable]) -> list[str]:
-    """Return a sentence for each table whose history lacks changes, because the declaration changed.
+def describe_lacking(paths: TablePaths, read_tables: Iterable[RowTable]) -> list[str]:
+    """Describe each history that lacks changes because the declaration changed, in one sentence for each table.
 
     Args:
         paths: the tables of the pipeline.

@@ -72,7 +72,7 @@ def forget_messages(
     has_fresh = bool(small_tables.query(path, f"select 1 from t where {fresh} limit 1"))
     if not again.num_rows and not has_fresh:
         return 0
-    open_ids = _open_ids(paths)
+    open_ids = _read_open_ids(paths)
     unreleased = _unreleased_ends(paths, open_ids)
     older = _older(paths, since, again, unreleased) if again.num_rows else NO_ROWS
     if not older.num_rows and not has_fresh:
@@ -158,7 +158,7 @@ def _of_released(spark: SparkSession, paths: TablePaths, rows: DataFrame, unrele
     return rows.join(ends, "transaction_id").mapInArrow(apply, "landing bigint, row bigint")
 
 
-def _open_ids(paths: TablePaths) -> set[str]:
+def _read_open_ids(paths: TablePaths) -> set[str]:
     """Return the ids of the transactions that wait or are dead."""
     if not exists(paths.table(names.TRANSACTIONS)):
         return set()

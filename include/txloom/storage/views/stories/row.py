@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import masking
-from txloom.storage.declarations.incomplete import lacking
+from txloom.storage.declarations.incomplete import describe_lacking
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import sql_name
 from txloom.storage.paths import TablePaths
@@ -86,7 +86,7 @@ def key_story(
         masking.hidden(current[0], secret) if current else None,
         watermark_of(path).valid_through,
         max(history_reader.cleaned(paths, member.row_table) for member in question.members),
-        lacking(paths, [member.row_table for member in question.members]),
+        describe_lacking(paths, [member.row_table for member in question.members]),
     )
 
 
