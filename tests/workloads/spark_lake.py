@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from txloom.steps.backfill import left_history, rebuild
+from txloom.steps.backfill import left_history, rebuild, released_events
 from txloom.steps.buffer import buffer_transactions as buffering
 from txloom.steps.buffer import release_batch
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
@@ -32,6 +32,7 @@ LIMITS = (
     (diff_snapshot, "BUCKET_BYTES", (300, diff_snapshot.BUCKET_BYTES)),
     (release_batch, "SHARE", (5, release_batch.SHARE)),
     (rebuild, "SHARE", (5, rebuild.SHARE)),
+    (released_events, "LOT", (3, released_events.LOT)),
     (left_history, "ROWS", (10, left_history.ROWS)),
     (spark_fold, "LITERAL_KEYS", (0, 3, spark_fold.LITERAL_KEYS)),
 )

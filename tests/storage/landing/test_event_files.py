@@ -1,5 +1,6 @@
 """Parts of files that hold a large transaction: together they hold all of its events, each once."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,3 +56,14 @@ def test_files_of_other_landings_are_left_out(tmp_path: Path) -> None:
         landed(paths, number, [7])
     (part,) = event_files.parts_of(paths, 7, [2], 10)
     assert event_files.events_in(paths, part, COLUMNS).to_pylist() == [{"tx": 7, "landing": 2, "row": 0}]
+
+
+def test_rows_that_a_deletion_vector_removed_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = TablePaths(str(tmp_path), "p")
+    landing_tables.create_tables(paths)
+    monkeypatch.setattr(data_files, "ROW_GROUP", 3)
+    landed(paths, 1, [7] * 8)
+    kept = pa.array([row not in (1, 4) for row in range(8)])
+    parts = [replace(each, file=replace(each.file, kept=kept)) for each in event_files.parts_of(paths, 7, [1], 3)]
+    rows = [event_files.events_in(paths, part, COLUMNS).column("row").to_pylist() for part in parts]
+    assert rows == [[0, 2], [3, 5], [6, 7]]

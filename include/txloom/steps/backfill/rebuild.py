@@ -5,7 +5,10 @@ at once, or piece by piece where it is large.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,10 +18,17 @@ from txloom.config import names
 from txloom.config.models.pipeline import Aggregate
 from txloom.current.documents.compose import distinct_keys
 from txloom.steps.backfill.left_history import LeftHistory
-from txloom.steps.backfill.redeclared_events import rebuild_redeclared
-from txloom.steps.backfill.released_events import OUTCOMES, Rebuilt, count_landed, landings, rebuild, transactions
+from txloom.steps.backfill.released_events import OUTCOMES, Share, count_landed, landings, transactions
 from txloom.steps.backfill.scope import REBUILT, Scope, Target
-from txloom.steps.buffer.release import ANY_TX
+from txloom.steps.backfill.transaction_rows import (
+    Large,
+    MadePart,
+    Part,
+    Work,
+    large_transactions,
+    rebuild,
+    rebuild_large,
+)
 from txloom.steps.buffer.release_batch import FEWEST_BITS, SHARE
 from txloom.steps.current import document_merge, rewrite_merge
 from txloom.storage.delta import arrow_tables, data_files, small_tables
@@ -31,8 +41,6 @@ from txloom.storage.targets.row_tables import member_of, row_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Share = tuple[pa.Table, tuple[int, int]]
-"""Transactions, and the lowest and highest hash that they may have."""
 TRANSACTIONS = names.TRANSACTIONS
 """Its shadow table has the outcome of each transaction."""
 
@@ -69,16 +77,9 @@ def rebuild_histories(session: "Callable[[], SparkSession]", scope: Scope) -> tu
     return chosen, rows
 
 
-def _rebuilt(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int] = ANY_TX) -> Rebuilt:
-    """Make the history rows of transactions again, by the messages as they were decoded or as they are declared now."""
-    if scope.redeclared is not None:
-        return rebuild_redeclared(scope, chosen, bounds)
-    return rebuild(scope, chosen, between, bounds)
-
-
 def _histories(scope: Scope, chosen: pa.Table) -> None:
     """Write the shadows of histories; chosen: the transactions, as `released_events.transactions` returns them."""
-    rebuilt = _rebuilt(scope, chosen, landings(scope, chosen) if chosen.num_rows else (0, 0))
+    rebuilt = rebuild(scope, Share(chosen, landings(scope, chosen) if chosen.num_rows else (0, 0)))
     for target in scope.histories:
         rows = rebuilt.history.get(target.name)
         rows = target.schema.empty_table() if rows is None else _without_cleaned(target, rows)
@@ -98,34 +99,59 @@ def _histories_in_shares(session: "Callable[[], SparkSession]", scope: Scope, ch
         shadow_tables.write(_shadow(scope, name), nothing)
     if not chosen.num_rows:
         return
-    between = landings(scope, chosen)
-    shares = _shares(chosen, rows)
+    shares, large = _shares(scope, chosen, rows)
+
+    def keep(name: str, made: pa.Table) -> data_files.DataFile:
+        rows = _without_cleaned(targets[name], made) if name in targets else made
+        return data_files.write_file(rows, names.shadow_table(name), _shadow(scope, name))
 
     def write(some: Iterable[Share]) -> Iterator[data_files.DataFile]:
-        for share, bounds in some:
-            rebuilt = _rebuilt(scope, share, between, bounds)
-            history = {name: _without_cleaned(targets[name], rows) for name, rows in rebuilt.history.items()}
-            for name, made in {**history, TRANSACTIONS: rebuilt.outcomes}.items():
+        for share in some:
+            rebuilt = rebuild(scope, share)
+            for name, made in {**rebuilt.history, TRANSACTIONS: rebuilt.outcomes}.items():
                 if made.num_rows:
-                    yield data_files.write_file(made, names.shadow_table(name), _shadow(scope, name))
+                    yield keep(name, made)
 
     written = tasks.in_tasks(session, shares, write)
+    for kept, outcome in rebuild_large(scope, large, keep, partial(tasks.in_tasks, session)):
+        written += [*kept, keep(TRANSACTIONS, outcome)]
     attempt = f"backfill:{uuid.uuid4().hex}"
     for name in empty:
         of_table = [part for part in written if part.table == names.shadow_table(name)]
         data_files.append_files(of_table, _shadow(scope, name), attempt, 0)
 
 
-def _shares(chosen: pa.Table, rows: int) -> list[Share]:
-    """Return the transactions in shares of about the same size; rows: how many events all have."""
+def _shares(scope: Scope, chosen: pa.Table, rows: int) -> tuple[list[Share], list[Large]]:
+    """Return the transactions in shares of about the same size, and those that are larger than a share.
+
+    rows: how many events all have.
+    """
     from txloom.storage.spark import spread
 
-    split = ((spread.within(chosen, "tx", bounds), bounds) for bounds in spread.hash_ranges(rows, SHARE, FEWEST_BITS))
-    return [(share, bounds) for share, bounds in split if share.num_rows]
+    between = landings(scope, chosen)
+    large = large_transactions(scope, chosen, between, SHARE)
+    tx = pa.chunked_array([each.shares[0].chosen.column("tx").combine_chunks() for each in large], pa.int64())
+    rest = chosen.filter(pc.invert(pc.is_in(chosen.column("tx"), value_set=tx.combine_chunks())))
+    ranges = spread.hash_ranges(max(rows - sum(each.rows for each in large), 0), SHARE, FEWEST_BITS)
+    split = (Share(spread.within(rest, "tx", bounds), between, bounds) for bounds in ranges)
+    return [share for share in split if share.chosen.num_rows], large
 
 
-def rebuild_only(scope: Scope) -> Iterator[Rebuilt]:
-    """Yield what `rebuild_histories` would make, share by share of the transactions; nothing is written.
+@dataclass(frozen=True)
+class RebuiltCount:
+    """How much is rebuilt of some transactions.
+
+    Args:
+        rows: how many rows, by history table.
+        outcomes: of the transactions, in the schema OUTCOMES.
+    """
+
+    rows: Counter[str]
+    outcomes: pa.Table
+
+
+def count_rebuilt(scope: Scope) -> Iterator[RebuiltCount]:
+    """Yield how much `rebuild_histories` would make, by making it and forgetting it share by share.
 
     Args:
         scope: the backfill.
@@ -133,10 +159,21 @@ def rebuild_only(scope: Scope) -> Iterator[Rebuilt]:
     chosen = transactions(scope)
     if not chosen.num_rows:
         return
-    between, rows = landings(scope, chosen), event_count(scope, chosen)
-    shares = [(chosen, ANY_TX)] if rows <= arrow_tables.LOCAL_ROWS else _shares(chosen, rows)
-    for share, bounds in shares:
-        yield _rebuilt(scope, share, between, bounds)
+    rows, shares, large = event_count(scope, chosen), [Share(chosen, landings(scope, chosen))], list[Large]()
+    if rows > arrow_tables.LOCAL_ROWS:
+        shares, large = _shares(scope, chosen, rows)
+    for share in shares:
+        rebuilt = rebuild(scope, share)
+        yield RebuiltCount(Counter({name: made.num_rows for name, made in rebuilt.history.items()}), rebuilt.outcomes)
+
+    def count(name: str, made: pa.Table) -> Counter[str]:
+        return Counter({name: made.num_rows})
+
+    def in_turn(parts: Sequence[Part], work: Work[Counter[str]]) -> list[MadePart[Counter[str]]]:
+        return [made for part in parts for made in work([part])]
+
+    for kept, outcome in rebuild_large(scope, large, count, in_turn):
+        yield RebuiltCount(sum(kept, Counter[str]()), outcome)
 
 
 def event_count(scope: Scope, chosen: pa.Table) -> int:

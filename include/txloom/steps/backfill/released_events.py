@@ -1,33 +1,42 @@
-"""Find the events of released transactions in change_events again, and make their history rows anew.
+"""Find the events of released transactions in change_events again, and judge which transactions are there.
 
 A release does not record its events one by one. They follow from `transactions`: the events that were landed between
 the transaction's first landing and its release, each identity once. If they are not as many rows as were released, the
 transaction stays as it is: some events are no longer there, or cannot be distinguished from later ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyValues
 from txloom.config import names
-from txloom.steps.backfill.scope import GONE, REBUILT, UNREADABLE, Scope
-from txloom.steps.buffer.release import ANY_TX, EVENTS, events_of, made_of
+from txloom.config.models.pipeline import Pipeline
+from txloom.steps.backfill.scope import GONE, HIGHEST, REBUILT, UNREADABLE, Scope
+from txloom.steps.buffer.release import ANY_TX, EVENTS, events_of
 from txloom.storage.buffer.buffer_stream import RELEASED_ROWS, REPEATED_ROWS
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.sql import instant_literal, sql_name, text_list
-from txloom.storage.system_tables import TRANSACTIONS
+from txloom.storage.delta.sql import instant_literal, text_list
+from txloom.storage.landing import event_files
+from txloom.storage.landing.event_files import FilePart
+from txloom.storage.system_tables import CHANGE_EVENTS, TRANSACTIONS
 from txloom.transactions.events import NOWHERE
-from txloom.transactions.hashes import hashed
+from txloom.transactions.hashes import hashed, identities
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
-LEFT_OUT = ("identity", "payload", "digest", "landed_at", "expected")
+Flags = npt.NDArray[np.bool_]
+LEFT_OUT = ("identity", "payload", "digest", "landed_at", "expected", "counts", "source_table")
 """Columns of landed events that a release does not read."""
 KEYS = ("tx", "table", "identity", "payload", "digest")
-"""What two deliveries of one event have in common."""
+"""The columns in which two deliveries of one event are equal."""
+LOT = 250_000
+"""About how many rows are compared at once to find those that were delivered twice."""
 _TYPES: dict[str, pa.DataType] = {"xid": pa.string(), "csn": pa.int64(), "rows": pa.int64(), "release": pa.int64()}
 TABLES = pa.list_(pa.string())
 _TYPES |= {"landing": pa.int64(), "fate": pa.string(), "tables": TABLES}
@@ -38,16 +47,20 @@ what is declared now. The history rows of all three stay as they are. tables: of
 
 
 @dataclass(frozen=True)
-class Rebuilt:
-    """Rebuilt transactions.
+class Share:
+    """Transactions whose events are read at once.
 
     Args:
-        history: rows by history table.
-        outcomes: in the schema OUTCOMES.
+        chosen: the transactions, as `transactions` returns them.
+        between: the first and last landing that may have their events.
+        bounds: the lowest and highest hash of the transactions.
+        part: the part of change_events that is read; None: all of it.
     """
 
-    history: dict[str, pa.Table]
-    outcomes: pa.Table
+    chosen: pa.Table
+    between: tuple[int, int]
+    bounds: tuple[int, int] = ANY_TX
+    part: FilePart | None = None
 
 
 def transactions(scope: Scope) -> pa.Table:
@@ -81,10 +94,14 @@ def transactions(scope: Scope) -> pa.Table:
 def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
     """Return the first and last landing that may have events of some transactions; (0, 0): none.
 
+    Rows of a table that was not watched may have been landed at any time.
+
     Args:
         scope: the backfill.
         chosen: the transactions, as `transactions` returns them; at least one.
     """
+    if scope.redeclared is not None:
+        return (0, HIGHEST)
     first, last = pc.min(chosen.column("first_at")).as_py(), pc.max(chosen.column("finished_at")).as_py()
     moments = pa.array([first, last]).cast(pa.timestamp("us", "UTC")).to_pylist()
     since, until = (instant_literal(moment) for moment in moments)
@@ -103,41 +120,6 @@ def count_landed(scope: Scope) -> int:
     return int(small_tables.query(scope.paths.change_events, sql)[0]["n"])
 
 
-def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int] = ANY_TX) -> Rebuilt:
-    """Make the history rows of transactions anew; nothing is written.
-
-    Args:
-        scope: the backfill.
-        chosen: the transactions, as `transactions` returns them.
-        between: the first and last landing that may have their events.
-        bounds: the lowest and highest hash of the transactions.
-    """
-    if not chosen.num_rows:
-        return Rebuilt({}, OUTCOMES.empty_table())
-    once = known_by_id(chosen)
-    if not pc.all(once).as_py():
-        rebuilt = rebuild(scope, chosen.filter(once), between, bounds)
-        left = chosen.filter(pc.invert(once))
-        return Rebuilt(rebuilt.history, pa.concat_tables([rebuilt.outcomes, outcomes_of(left, GONE)]))
-    events = _landed(scope, chosen, between, bounds)
-    if not events.num_rows:
-        return Rebuilt({}, outcomes_of(chosen, _fates(pc.equal(chosen.column("rows"), pa.scalar(0)))))
-    complete = _complete(events, chosen)
-    tx = pa.array(np.unique(complete.column("tx").to_numpy()), pa.int64())
-    there = pc.or_(pc.is_in(chosen.column("tx"), tx), pc.equal(chosen.column("rows"), pa.scalar(0)))
-    whole = chosen.filter(there)
-    made = made_of(scope.pipeline, of_tables(complete, whole, scope.tables), whole.select(RELEASED_ROWS.names), 0)
-    bad = pa.array(sorted(made.unreadable), pa.int64())
-    unreadable = pc.is_in(chosen.column("tx"), bad)
-    return Rebuilt(made.history, outcomes_of(chosen, pc.if_else(unreadable, UNREADABLE, _fates(there))))
-
-
-def _fates(there: AnyValues) -> AnyValues:
-    """Return what becomes of transactions; there: of which every event is there."""
-    fates: AnyValues = pc.if_else(there, REBUILT, GONE)
-    return fates
-
-
 def outcomes_of(chosen: pa.Table, fate: str | AnyValues, tables: Sequence[Sequence[str]] | None = None) -> pa.Table:
     """Return rows of OUTCOMES for transactions; fate: of all, or of each; tables: of which tables, None: of all."""
     columns: list[AnyValues] = [chosen.column(name) for name in OUTCOMES.names[:5]]
@@ -153,60 +135,179 @@ def known_by_id(chosen: pa.Table) -> pa.BooleanArray:
     return once
 
 
-def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int]) -> pa.Table:
-    """Return all events of transactions, with the columns that identify duplicates.
+def read_released(scope: Scope, share: Share) -> pa.Table:
+    """Return the events of transactions as they were decoded when they were landed.
 
     A row may have a csn below that of its transaction, or none.
+
+    Args:
+        scope: the backfill.
+        share: the transactions; at least one.
     """
-    last = pc.max(chosen.column("csn")).as_py()
-    where = (
-        f"tx between {bounds[0]} and {bounds[1]} and landing between {between[0]} and {between[1]}"
-        f" and (csn is null or csn <= {last})"
-        " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null and value is not null))"
-    )
-    sql = f"select {landed_columns(scope)} from t where {where}"
-    tx = chosen.column("tx").combine_chunks()
-    return arrow_tables.matching(scope.paths.change_events, sql, "tx", tx).combine_chunks()
+    last = pc.max(share.chosen.column("csn"))
+
+    def is_chosen(events: pa.Table) -> pa.BooleanArray:
+        kind, csn = events.column("kind"), events.column("csn")
+        has_image = pc.and_(pc.is_valid(events.column("table")), pc.is_valid(events.column("value")))
+        is_row = pc.and_(pc.equal(kind, pa.scalar("row")), has_image)
+        in_reach = pc.or_kleene(pc.is_null(csn), pc.less_equal(csn, last))
+        return pc.and_(pc.or_(is_row, pc.equal(kind, pa.scalar("metadata"))), in_reach)
+
+    return read_landed(scope, share, is_chosen)
 
 
-def landed_columns(scope: Scope) -> str:
-    """Return the columns of landed events that are read, as SQL: those of a release, and what identifies duplicates."""
-    headers = ", headers" if scope.pipeline.source.format == "debezium" else ""
-    return f"{', '.join(map(sql_name, EVENTS))}{headers}, identity, payload, digest, landed_at, expected"
+def read_landed(scope: Scope, share: Share, is_chosen: Callable[[pa.Table], pa.BooleanArray]) -> pa.Table:
+    """Return landed rows and metadata of transactions, with their messages.
+
+    Args:
+        scope: the backfill.
+        share: the transactions.
+        is_chosen: returns which rows of change_events are read.
+    """
+    headers = ["headers"] if scope.pipeline.source.format == "debezium" else []
+    names_of = [*EVENTS, *headers, "identity", "payload", "digest", "landed_at", "expected", "source_table"]
+    schema = arrow_tables.plain_schema(pa.schema([CHANGE_EVENTS.field(name) for name in names_of]))
+    (lowest, highest), (first, last) = share.bounds, share.between
+    if share.part is not None:
+        read = iter([event_files.events_in(scope.paths, share.part, names_of)])
+    else:
+        where = f"tx between {lowest} and {highest} and landing between {first} and {last}"
+        where += " and kind in ('metadata', 'row')"
+        read = arrow_tables.parts_of(scope.paths.change_events, schema, where)
+    tx = share.chosen.column("tx").combine_chunks()
+    since, until = (pa.scalar(landing, pa.int64()) for landing in share.between)
+
+    def chosen_of(events: pa.Table) -> pa.Table:
+        landing = events.column("landing")
+        landed = pc.and_(pc.greater_equal(landing, since), pc.less_equal(landing, until))
+        is_inside = pc.and_(pc.is_in(events.column("tx"), value_set=tx), landed)
+        return events.filter(pc.and_(is_inside, is_chosen(events)))
+
+    return pa.concat_tables([schema.empty_table(), *(chosen_of(events) for events in read)]).combine_chunks()
 
 
-def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
-    """Return the events that made transactions whole, of the transactions of which every event is there."""
-    at = np.searchsorted(chosen.column("tx").to_numpy(), events.column("tx").to_numpy())
-    landed = events.column("landed_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
-    first, finished = (chosen.column(name).to_numpy()[at] for name in ("first_at", "finished_at"))
-    in_time = (first <= landed) & (landed <= finished)
-    first_ones = in_time & _first_of_each(events, in_time)
-    lacking = ~_counted(events, first_ones, at, chosen)
-    if lacking.any():
+@dataclass(frozen=True)
+class JudgedWhole:
+    """Landed events of transactions, of which a transaction is there with as many rows as it was released with.
+
+    Args:
+        scope: the backfill.
+        chosen: the transactions, ordered by tx.
+        events: their events, with the columns KEYS, kind, landing, row and landed_at.
+    """
+
+    scope: Scope
+    chosen: pa.Table
+    events: pa.Table
+
+    @property
+    def pipelines(self) -> Sequence[Pipeline]:
+        """The declaration, once for all targets that are made of the same transactions."""
+        return (self.scope.pipeline,)
+
+    def candidates(self, pipeline: Pipeline) -> Flags:  # noqa: ARG002 (all targets have one pipeline)
+        """Return which events are released if their transaction is there."""
+        return self._first_in_time
+
+    def taken(self, pipeline: Pipeline) -> Flags:  # noqa: ARG002
+        """Return which events made their transaction whole, of those of which every row is there."""
+        flags: Flags = self._first_ones & self._is_whole[self._at]
+        return flags
+
+    def outcomes(self, unreadable: set[int]) -> pa.Table:
+        """Return the outcomes of the transactions; unreadable: hashes of those with a value that does not fit."""
+        there = pc.or_(pa.array(self._is_whole), pc.equal(self.chosen.column("rows"), pa.scalar(0)))
+        refused = pc.is_in(self.chosen.column("tx"), value_set=pa.array(sorted(unreadable), pa.int64()))
+        return outcomes_of(self.chosen, pc.if_else(refused, UNREADABLE, pc.if_else(there, REBUILT, GONE)))
+
+    @cached_property
+    def _at(self) -> npt.NDArray[np.int64]:
+        """The transaction of each event."""
+        return np.searchsorted(self.chosen.column("tx").to_numpy(), self.events.column("tx").to_numpy())
+
+    @cached_property
+    def _is_row(self) -> Flags:
+        flags: Flags = pc.equal(self.events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
+        return flags
+
+    @cached_property
+    def _first_in_time(self) -> Flags:
+        return first_of_each(self.events, self._is_row & is_in_time(self.events, self.chosen, self._at))
+
+    @cached_property
+    def _first_ones(self) -> Flags:
+        """Which rows are the first of their identity and content: among those in time, or among all."""
+        lacking = ~self._counted(self._first_in_time)
+        if not lacking.any():
+            return self._first_in_time
         # A clock that was put back makes a landing look earlier than the one before it.
-        again = _first_of_each(events, lacking[at])
-        first_ones = np.where(lacking[at], again, first_ones)
-    whole = _counted(events, first_ones, at, chosen)
-    return events.filter(pa.array(first_ones & whole[at]))
+        again = first_of_each(self.events, self._is_row & lacking[self._at])
+        flags: Flags = np.where(lacking[self._at], again, self._first_in_time)
+        return flags
+
+    @cached_property
+    def _is_whole(self) -> Flags:
+        return self._counted(self._first_ones)
+
+    def _counted(self, rows: Flags) -> Flags:
+        """Return which transactions have as many rows as they were released with."""
+        counts = np.bincount(self._at[rows], minlength=self.chosen.num_rows)
+        equal: Flags = counts == self.chosen.column("rows").to_numpy()
+        return equal
 
 
-def _first_of_each(events: pa.Table, among: np.ndarray) -> np.ndarray:
-    """Flag the row events that were landed first of those with one identity and content, and all metadata."""
-    rows = among & pc.equal(events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
-    first_ones: np.ndarray = (among & ~rows) | first_of_each(events, rows, KEYS)
-    return first_ones
+def is_in_time(events: pa.Table, chosen: pa.Table, at: npt.NDArray[np.int64]) -> Flags:
+    """Return which events were landed between the first event of their transaction and its release.
+
+    Args:
+        events: landed events.
+        chosen: the transactions.
+        at: the transaction of each event.
+    """
+    landed = events.column("landed_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    first, finished = (chosen.column(name).to_numpy() for name in ("first_at", "finished_at"))
+    flags: Flags = (first[at] <= landed) & (landed <= finished[at])
+    return flags
 
 
-def first_of_each(events: pa.Table, among: np.ndarray, keys: Sequence[str]) -> np.ndarray:
-    """Flag, of some row events, those that were landed first of those that are equal in `keys`, `digest` the last."""
-    position = np.flatnonzero(among)
-    chosen = events.select([*keys, "landing", "row"]).take(pa.array(position, pa.int64()))
-    chosen = chosen.append_column("index", pa.array(position, pa.int64()))
-    chosen = chosen.sort_by([("landing", "ascending"), ("row", "ascending")])
-    is_first = np.zeros(events.num_rows, np.bool_)
-    is_first[_by_transaction(chosen, [*keys]).column("index").to_numpy()] = True
+def first_of_each(events: pa.Table, among: Flags) -> Flags:
+    """Flag, of some row events, those that were landed first of those that are equal in KEYS."""
+    is_first = among.copy()
+    for places in _alike(events, np.flatnonzero(among)):
+        chosen = events.select([*KEYS, "landing", "row"]).take(pa.array(places, pa.int64()))
+        chosen = chosen.append_column("index", pa.array(places))
+        chosen = chosen.sort_by([("landing", "ascending"), ("row", "ascending")])
+        is_first[places] = False
+        is_first[_by_transaction(chosen, [*KEYS]).column("index").to_numpy()] = True
     return is_first
+
+
+def _alike(events: pa.Table, places: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the places of row events that may be equal in KEYS to another one, equal ones together, LOT by LOT."""
+    if not len(places):
+        return
+    numbers = np.concatenate([*_numbers(events, places)])
+    order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
+    is_next = numbers[1:] == numbers[:-1]
+    is_alike = np.concatenate([is_next, [False]]) | np.concatenate([[False], is_next])
+    numbers, places = numbers[is_alike], places[order[is_alike]]
+    borders, begin = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1, 0
+    while begin < len(places):
+        later = borders[np.searchsorted(borders, begin + LOT) :]
+        end = int(later[0]) if len(later) else len(places)
+        yield places[begin:end]
+        begin = end
+
+
+def _numbers(events: pa.Table, places: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield, LOT by LOT, a number for each row event: equal for rows of one transaction with one identity."""
+    for begin in range(0, len(places), LOT):
+        some = (
+            events.select(["tx", "identity"]).take(pa.array(places[begin : begin + LOT], pa.int64())).combine_chunks()
+        )
+        known = identities(cast("pa.StringArray", some.column("identity").combine_chunks())).fill_null(0)
+        yield some.column("tx").to_numpy() ^ known.to_numpy()
 
 
 def _by_transaction(rows: pa.Table, keys: list[str]) -> pa.Table:
@@ -221,20 +322,11 @@ def _by_transaction(rows: pa.Table, keys: list[str]) -> pa.Table:
     return pa.concat_tables([old, known.select(first.column_names)])
 
 
-def _counted(events: pa.Table, first_ones: np.ndarray, at: np.ndarray, chosen: pa.Table) -> np.ndarray:
-    """Say which transactions have as many rows as they were released with."""
-    rows = first_ones & pc.equal(events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
-    counts = np.bincount(at[rows], minlength=chosen.num_rows)
-    equal: np.ndarray = counts == chosen.column("rows").to_numpy()
-    return equal
-
-
 def of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.Table:
-    """Return the events of some tables, at the csn of their transaction and with its release."""
-    metadata = pc.equal(events.column("kind"), pa.scalar("metadata"))
+    """Return the row events of some tables, at the csn of their transaction and with its release."""
     is_of_tables = pc.is_in(events.column("table"), pa.array(tables, pa.string()))
     left_out = [name for name in events.column_names if name in LEFT_OUT]
-    events = events.filter(pc.or_(metadata, is_of_tables)).drop_columns(left_out)
+    events = events.filter(is_of_tables).drop_columns(left_out)
     chosen = chosen.sort_by("tx")
     ends = {"first_landing": 0, "last_landing": 2**62}
     for name, value in ends.items():

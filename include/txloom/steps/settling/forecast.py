@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from txloom.config.contents import digest_of, pipeline_content, watched_content
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.backfill.rebuild import rebuild_only
+from txloom.steps.backfill.rebuild import count_rebuilt
 from txloom.steps.backfill.scope import REBUILT, Scope
 from txloom.steps.declarations.declare import new_records
 from txloom.steps.settling import copying, remake
@@ -126,8 +126,8 @@ def _copied(
 def _from_messages(scope: Scope, needs: Sequence[Need]) -> dict[Pair, Made]:
     """Return what is made of messages, by making it and forgetting it share by share."""
     rows, transactions, outcomes = Counter[str](), 0, list[dict[str, object]]()
-    for rebuilt in rebuild_only(scope):
-        rows.update({name: part.num_rows for name, part in rebuilt.history.items()})
+    for rebuilt in count_rebuilt(scope):
+        rows.update(rebuilt.rows)
         fates = rebuilt.outcomes.to_pylist()
         transactions += sum(row["fate"] == REBUILT for row in fates)
         outcomes += [row for row in fates if row["fate"] != REBUILT]

@@ -44,13 +44,15 @@ def parts_of(paths: TablePaths, tx: int, landings: Sequence[int], rows: int) -> 
 
 
 def events_in(paths: TablePaths, part: FilePart, columns: Sequence[str]) -> pa.Table:
-    """Return all rows of a part, also those of other transactions."""
+    """Return all rows of a part that are still there, also those of other transactions."""
     table = TableFiles.open(paths.change_events)
     schema = pa.schema([table.schema.field(name) for name in columns])
     with table.opened(part.file) as opened:
         stored = [name for name in columns if name in opened.schema_arrow.names]
         rows = opened.read_row_groups(list(part.groups), stored)
-    return table.conformed(rows, part.file, schema, rows.num_rows)
+        start = sum(opened.metadata.row_group(number).num_rows for number in range(part.groups.start))
+    rows, kept = table.conformed(rows, part.file, schema, rows.num_rows), part.file.kept
+    return rows if kept is None else rows.filter(kept.slice(start, rows.num_rows))
 
 
 def _groups(metadata: pq.FileMetaData, tx: int, rows: int) -> Iterator[range]:
