@@ -3,11 +3,15 @@
 import json
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
 from txloom.config import load
+from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
+from txloom.steps.backfill import rebuild
 from txloom.storage.checks import findings
+from txloom.storage.delta import arrow_tables, data_files
 from workloads.small_lake import SmallLake
 
 TABLE = "  - {{name: {name}, source: APP.{upper}, key: [id], columns: {{id: long}}}}\n"
@@ -101,3 +105,47 @@ def test_documents_of_tables_with_mirrors_need_no_message(tmp_path: Path) -> Non
     forget(lake)
     edit(tmp_path, lake, "a", DOCUMENTS)
     assert ids(lake, "doc_current") == [10]
+
+
+CHANGE_SETS = """
+name: shop
+source: {{format: change_sets, files: {{path: {inbox}, settle: 0s}}, change_sets: {{{fields}}}}}
+completeness: {{rule: {rule}}}
+tables: [{{name: a, source: APP.A, key: {key}, columns: {{id: long, n: long}}}}]
+targets: {{mirrors: [a]}}
+"""
+RULES = {"alone": ("single", ""), "in a transaction": ("progress", "transaction: TX")}
+
+
+@pytest.mark.parametrize("rows", [2, rebuild.SHARE])
+@pytest.mark.parametrize("case", RULES)
+def test_equal_rows_of_a_change_set_stay_several_and_a_file_that_came_again_stays_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, rows: int
+) -> None:
+    rule, fields = RULES[case]
+    inbox = tmp_path / "inbox"
+
+    def declared(key: str) -> Pipeline:
+        text = CHANGE_SETS.format(inbox=inbox, fields=fields, rule=rule, key=key)
+        (tmp_path / "shop.yaml").write_text(text)
+        return load(tmp_path / "shop.yaml")
+
+    def send(name: str, tx: int, *values: int) -> None:
+        (inbox / "APP.A").mkdir(parents=True, exist_ok=True)
+        row = {"FLAG": "U", "CDC_TIMESTAMP": f"2026-01-01T00:00:0{tx}Z", "TX": tx, "ID": 1}
+        sent = [json.dumps({**row, "N": value}) for value in values]
+        sent += [json.dumps({"FLAG": "H", "TX": tx + 1})] if fields else []
+        (inbox / "APP.A" / f"{name}.jsonl").write_text("\n".join([*sent, ""]))
+
+    lake = SmallLake(tmp_path, declared("[id]"))
+    monkeypatch.setattr(data_files, "ROW_GROUP", 2)
+    for name, tx in (("1", 1), ("2", 1), ("3", 2)):
+        send(name, tx, 10, 11, 10, 10)
+        lake.run()
+    monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", 0)
+    monkeypatch.setattr(rebuild, "SHARE", rows)
+    lake.pipeline = declared("[id, n]")
+    lake.run()
+    made = sorted((row["_txloom_csn"], row["n"]) for row in lake.rows("a_changes"))
+    assert len({csn for csn, _ in made}) == 2
+    assert [n for _, n in made] == [10, 10, 10, 11] * 2

@@ -34,6 +34,11 @@ class Redeclared:
     spellings: Mapping[str, str]
 
 
+DECODED = ("kind", "table", "op", "identity", "payload", "digest")
+"""Columns that a message is decoded to again. In change sets, equal rows of a file are numbered as they come: what
+identifies them is known only when the whole file is decoded, and no declaration changes it."""
+
+
 def redeclared_of(pipeline: Pipeline, paths: TablePaths, following: Content | None = None) -> Redeclared | None:
     """Return what messages of an earlier declaration mean; None where the watched tables never changed.
 
@@ -82,6 +87,7 @@ def as_declared(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) ->
 def _decoded(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) -> pa.Table:
     """Return events whose messages are decoded again."""
     decoder, parts = SourceDecoder(pipeline, dict(redeclared.spellings)), [events.slice(0, 0)]
+    columns = DECODED[: DECODED.index("identity")] if pipeline.source.format == "change_sets" else DECODED
     for topic in cast("list[str]", events.column("topic").unique().to_pylist()):
         of_topic = events.filter(pc.equal(events.column("topic"), pa.scalar(topic, pa.string())))
         headers = None
@@ -89,7 +95,7 @@ def _decoded(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) -> pa
             headers = [None if each is None else dict(each) for each in of_topic.column("headers").to_pylist()]
         values = [value.encode() for value in cast("list[str]", of_topic.column("value").to_pylist())]
         again = decoder.decode(topic, values, headers)
-        for name in ("kind", "table", "op", "identity", "payload", "digest"):
+        for name in columns:
             of_topic = of_topic.set_column(of_topic.column_names.index(name), name, again.column(name))
         counts = of_topic.column_names.index("counts")
         parts.append(of_topic.set_column(counts, "counts", again.column("expected")))
