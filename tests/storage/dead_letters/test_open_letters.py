@@ -25,17 +25,18 @@ from txloom.storage.system_tables import (
     TRANSACTIONS,
 )
 from txloom.transactions.causes import COMPLETE
+from txloom.transactions.events import NOWHERE
 
 GTID = "3e11fa47-71ca-11e1-9e33-c80aa9429562:7"
 ROWS = st.fixed_dictionaries(
     {
         "transaction_id": st.sampled_from(["a", "b", GTID]),
-        "csn": st.sampled_from([None, 1, 4, 6]),
+        "csn": st.sampled_from([None, NOWHERE, 1, 4, 6]),
         "status": st.sampled_from(["released", "dead", "dead"]),
         "cause": st.sampled_from(["short", COMPLETE]),
     }
-).filter(lambda row: row["status"] == "dead" or row["csn"] is not None)
-"""Rows of `transactions`; what was released has a csn."""
+).filter(lambda row: row["csn"] != NOWHERE if row["status"] == "dead" else row["csn"] is not None)
+"""Rows of `transactions`; what was released has a csn, or is NOWHERE while no row of it was watched."""
 
 
 DEAD = {"transaction_id": "a", "csn": 1, "status": "dead", "cause": "short"}
@@ -111,6 +112,18 @@ def test_the_same_transactions_are_given_up_as_by_reading_everything(
         limits.setattr(open_letters, "FEW", few_and_most[0])
         actual = open_letters.given_up(paths, where, dead, until)
     assert actual == expected
+
+
+@pytest.mark.parametrize("last", [[], [DEAD | {"cause": COMPLETE}]], ids=["released", "released by an earlier buffer"])
+def test_a_transaction_that_was_released_without_a_watched_row_is_not_given_up(
+    tmp_path: Path, last: list[dict[str, Any]]
+) -> None:
+    paths = TablePaths(str(tmp_path), "p")
+    released = DEAD | {"csn": NOWHERE, "status": "released", "cause": None}
+    rows = [{**row, "xid": "x", "release": number} for number, row in enumerate([DEAD, released, *last], 1)]
+    small_tables.append(paths.table(names.TRANSACTIONS), rows, TRANSACTIONS)
+    assert open_letters.given_up(paths) == []
+    assert open_letters.complete_now(paths) == []
 
 
 PLACE = {"file": "f", "line": 1}

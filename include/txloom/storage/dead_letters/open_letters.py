@@ -18,6 +18,7 @@ from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.sources import file_positions
 from txloom.transactions import metadata, reused_ids
 from txloom.transactions.causes import COMPLETE
+from txloom.transactions.events import NOWHERE
 from txloom.transactions.hashes import hash64
 
 POSITION = 'topic, partition, "offset", file, line'
@@ -135,24 +136,32 @@ def _near(dead: pa.Table) -> str:
     csn, ids = dead.column("csn"), cast("list[str]", dead.column("transaction_id").to_pylist())
     if csn.null_count or any(GTID.match(each) for each in ids):
         return "true"
-    return f"(csn is null or {near('csn', cast('list[int]', csn.to_pylist()))})"
+    return f"(csn is null or csn = {NOWHERE} or {near('csn', cast('list[int]', csn.to_pylist()))})"
 
 
 def _with_known_csn(newest_first: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of `transactions` with the csn that later ones have.
+    """Return rows of `transactions` with the csn that later rows of the same transaction have.
 
-    A transaction that was given up without all of its events may lack it: an END of Oracle carries none, and a part of
-    the rows of a transaction with a GTID carries one that is too low. An id that is used again has another csn, which
-    stays.
+    A transaction that was given up without all of its events may lack its csn: an END of Oracle carries none, and a
+    part of the rows of a transaction with a GTID carries one that is too low. A transaction that was released while no
+    row of it was watched has none (NOWHERE); it may also get the csn of an earlier row. An id that is used again has
+    another csn, which stays.
     """
-    known: dict[str, int | None] = {}
-    with_csn = []
+    known: dict[str, int] = {}
+    with_csn: list[dict[str, Any]] = []
     for row in newest_first:
         identity, csn = row["transaction_id"], row["csn"]
-        if csn is None or (GTID.fullmatch(identity) and known.get(identity) is not None):
-            csn = known.get(identity)
-        known[identity] = csn
+        if csn in (None, NOWHERE) or GTID.fullmatch(identity):
+            csn = known.get(identity, csn)
+        if csn not in (None, NOWHERE):
+            known[identity] = csn
         with_csn.append({**row, "csn": csn})
+    earlier: dict[str, int] = {}
+    for row in reversed(with_csn):
+        if row["csn"] == NOWHERE:
+            row["csn"] = earlier.get(row["transaction_id"])
+        elif row["csn"] is not None:
+            earlier[row["transaction_id"]] = row["csn"]
     return with_csn
 
 
