@@ -114,13 +114,25 @@ def test_the_same_transactions_are_given_up_as_by_reading_everything(
     assert actual == expected
 
 
-@pytest.mark.parametrize("last", [[], [DEAD | {"cause": COMPLETE}]], ids=["released", "released by an earlier buffer"])
+NOW = DEAD | {"cause": COMPLETE}
+WITHOUT_ROWS = DEAD | {"csn": NOWHERE, "status": "released", "cause": None}
+
+
+@pytest.mark.parametrize(
+    "past",
+    [
+        [DEAD, WITHOUT_ROWS],
+        [DEAD, NOW | {"csn": None}, WITHOUT_ROWS],
+        [NOW | {"csn": None}, WITHOUT_ROWS],
+        [DEAD, WITHOUT_ROWS, NOW],
+        [WITHOUT_ROWS, NOW | {"csn": None}, NOW],
+    ],
+)
 def test_a_transaction_that_was_released_without_a_watched_row_is_not_given_up(
-    tmp_path: Path, last: list[dict[str, Any]]
+    tmp_path: Path, past: list[dict[str, Any]]
 ) -> None:
     paths = TablePaths(str(tmp_path), "p")
-    released = DEAD | {"csn": NOWHERE, "status": "released", "cause": None}
-    rows = [{**row, "xid": "x", "release": number} for number, row in enumerate([DEAD, released, *last], 1)]
+    rows = [{**row, "xid": "x", "release": number} for number, row in enumerate(past, 1)]
     small_tables.append(paths.table(names.TRANSACTIONS), rows, TRANSACTIONS)
     assert open_letters.given_up(paths) == []
     assert open_letters.complete_now(paths) == []

@@ -142,13 +142,15 @@ def _rename_column(view: View, made: Shape, chance: Random) -> View | None:
 def _toggle_aggregate(view: View, made: Shape, chance: Random) -> View | None:
     """Add or remove one of several aggregates, which share members; some have no children."""
     name = chance.choice(("doc", "twin", "bare", "sub"))
-    others = tuple(each for each in view.aggregates if each.name != name)
+    others = tuple(each for each in view.aggregates if each.name.partition("_")[0] != name)
     if len(others) < len(view.aggregates):
         return replace(view, aggregates=others)
     declared = made.below if name == "sub" else made.aggregate
     if declared is None or name == "bare":
         root = chance.choice(sorted(name for name, table in made.tables.items() if table.key) or [""])
         children: tuple[Child, ...] = ()
+        # A history keeps its root: another one is refused.
+        name = f"{name}_{root}"
     else:
         root, children = declared.root, declared.children
     if root not in view.watched:

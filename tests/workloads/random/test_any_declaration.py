@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from txloom.transactions import memory
-from workloads.dimensions import ALONE, DEBEZIUM, GOLDENGATE, WAL2JSON, edited
+from workloads.dimensions import edited
 from workloads.drawn_lakes import cases
 from workloads.edited.edited_lake import Edited
 from workloads.play import Play, play
@@ -21,7 +21,7 @@ from workloads.spark_lake import SparkLake, draw_limits
 
 LAKES = int(os.environ.get("TXLOOM_EDITED", "9"))
 SEED = int(os.environ.get("TXLOOM_SEED", "51000000"))
-SOURCES = (GOLDENGATE, *DEBEZIUM, *WAL2JSON, *ALONE)
+SOURCES = (os.environ["ONLY_SOURCE"],)
 SHARE = 20
 
 

@@ -148,20 +148,19 @@ def _with_known_csn(newest_first: Sequence[dict[str, Any]]) -> list[dict[str, An
     another csn, which stays.
     """
     known: dict[str, int] = {}
+    unknown: dict[str, list[dict[str, Any]]] = {}
     with_csn: list[dict[str, Any]] = []
     for row in newest_first:
         identity, csn = row["transaction_id"], row["csn"]
         if csn in (None, NOWHERE) or GTID.fullmatch(identity):
             csn = known.get(identity, csn)
+        with_csn.append({**row, "csn": None if csn == NOWHERE else csn})
         if csn not in (None, NOWHERE):
             known[identity] = csn
-        with_csn.append({**row, "csn": csn})
-    earlier: dict[str, int] = {}
-    for row in reversed(with_csn):
-        if row["csn"] == NOWHERE:
-            row["csn"] = earlier.get(row["transaction_id"])
-        elif row["csn"] is not None:
-            earlier[row["transaction_id"]] = row["csn"]
+            for later in unknown.pop(identity, ()):
+                later["csn"] = csn
+        elif csn == NOWHERE or identity in unknown:
+            unknown.setdefault(identity, []).append(with_csn[-1])
     return with_csn
 
 
