@@ -75,6 +75,7 @@ class Edited:
         self.lake.at_once = Random(made.seed).choice(AT_ONCE)
         self.loads = 0
         self.merged = self.editor.view
+        self.merge = Shown(self.editor.view, frozenset())
         self._declare()
 
     def _declare(self) -> None:
@@ -119,16 +120,19 @@ class Edited:
             self._perhaps_edit("after the buffer")
         self.before_each()
         with lake.in_pieces():
-            lake.step(merge_current, lake.session)
-        merged, left_out = self.editor.view, self._left_out()
-        if merged is landed:
-            self.merged = merged
+            counts = lake.step(merge_current, lake.session)
+        if "release" in counts:
+            # Else it left its work to the next cycle, and the tables are those of the merge before it.
+            self.merge = Shown(self.editor.view, self._left_out())
+        if self.editor.view is landed:
+            self.merged = landed
         if edits:
             self._perhaps_edit("after the merge")
-        self._publish(merged, left_out)
+        self._publish()
 
-    def _publish(self, merged: View, left_out: frozenset[str]) -> None:
+    def _publish(self) -> None:
         lake, view = self.lake, self.editor.view
+        merged, left_out = self.merge.view, self.merge.left_out
         counts = lake.step(publish, None)
         if left_out and view.incomplete == "hold":
             assert not counts["published"], f"published without {left_out} although cuts are held"
