@@ -1,7 +1,8 @@
 """Any workload under a declaration that is edited at any moment: every cut is a state that the source had.
 
 TXLOOM_EDITED says how many (9; `make soak` runs 2,000), TXLOOM_SEED where they begin. Of 20 lakes one goes through
-Spark; TXLOOM_EDITED_BY=spark sends all of them there, TXLOOM_EDITED_BY=process none.
+Spark; TXLOOM_EDITED_BY=spark sends all of them there, TXLOOM_EDITED_BY=process none. TXLOOM_EDITED_SOURCE plays lakes
+of one source only, such as debezium/mysql: a seed and its source name a lake.
 """
 
 import os
@@ -21,7 +22,9 @@ from workloads.spark_lake import SparkLake, draw_limits
 
 LAKES = int(os.environ.get("TXLOOM_EDITED", "9"))
 SEED = int(os.environ.get("TXLOOM_SEED", "51000000"))
-SOURCES = (os.environ["ONLY_SOURCE"],)
+SOURCES = (GOLDENGATE, *DEBEZIUM, *WAL2JSON, *ALONE)
+if ONLY := os.environ.get("TXLOOM_EDITED_SOURCE"):
+    SOURCES = (ONLY,)
 SHARE = 20
 
 
