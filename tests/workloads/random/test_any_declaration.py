@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from txloom.transactions import memory
-from workloads.dimensions import edited
+from workloads.dimensions import ALONE, DEBEZIUM, GOLDENGATE, WAL2JSON, edited
 from workloads.drawn_lakes import cases
 from workloads.edited.edited_lake import Edited
 from workloads.play import Play, play
