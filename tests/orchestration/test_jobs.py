@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from txloom.config import load
 from txloom.orchestration.failures import failure
-from txloom.orchestration.jobs import IN_ORDER, SparkJob, died, spark_job, turn
+from txloom.orchestration.jobs import IN_ORDER, SparkJob, died, explain_nothing, spark_job, turn
 from txloom.storage.runs.job_results import JobResult, ResultFile
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -67,6 +67,11 @@ def test_a_task_returns_what_its_job_counted(lake: Path) -> None:
 def test_publish_without_anything_new_is_skipped(lake: Path) -> None:
     with pytest.raises(AirflowSkipException, match="the newest cut says all of it"):
         executed(lake, "publish", outlets=[Asset(name="shop_cuts", uri="txloom://shop/cuts")])
+
+
+def test_publish_that_holds_cuts_says_why_it_is_skipped() -> None:
+    assert "targets.incomplete: hold" in explain_nothing({"published": 0, "incomplete": 2})
+    assert "the newest cut says all of it" in explain_nothing({"published": 0})
 
 
 def test_a_task_fails_with_the_jobs_sentence_and_is_not_retried_where_that_cannot_help(lake: Path) -> None:

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -79,7 +79,7 @@ class SparkJob(SparkSubmitOperator):
         timed(self.pipeline, task, time.monotonic() - begun)
         self._counts = counts
         if self.outlets and counts.get("published") == 0:
-            raise AirflowSkipException("nothing new to publish: the newest cut says all of it")
+            raise AirflowSkipException(explain_nothing(counts))
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra = {**counts, "lake": warehouse()}
         return counts
@@ -96,6 +96,16 @@ class SparkJob(SparkSubmitOperator):
         step = str(task_instance.task_id).split(".", maxsplit=1)[0]
         declared = find(self.pipeline, environment=environment)
         return lineage(declared, os.environ["TXLOOM_WAREHOUSE"], step, self._counts)
+
+
+def explain_nothing(counts: Mapping[str, Any]) -> str:
+    """Return why a cycle published no cut."""
+    if counts.get("incomplete"):
+        return (
+            f"no cut is published: {counts['incomplete']} tables are not complete and the declaration holds cuts "
+            "(targets.incomplete: hold); see the findings"
+        )
+    return "nothing new to publish: the newest cut says all of it"
 
 
 def died(process: Any, message: str, task: str) -> AirflowException:

@@ -249,7 +249,9 @@ def findings(view: View, *, page: int) -> str:
         requested = problems.snapshot_requests(*view.whose)
     dag = names.snapshot_dag_id(view.pipeline.name) if view.pipeline.source.signals is not None else None
     connector = {"name": dag, "address": view.links.airflow(f"dags/{dag}")} if dag else None
-    return view.render("findings", page=listing, requests=requested, connector=connector)
+    load = names.load_dag_id(view.pipeline.name)
+    loader = {"name": load, "address": view.links.airflow(f"dags/{load}")}
+    return view.render("findings", page=listing, requests=requested, connector=connector, loader=loader)
 
 
 def incidents(view: View, *, page: int) -> str:

@@ -1,6 +1,7 @@
 """What is wrong with a pipeline now: facts out of its tables in, incidents out; nothing is read or sent here.
 
-An old valid-through has one cause at a time: the pipeline is broken; else transactions wait; else the source is quiet.
+An old valid-through has one cause at a time: the pipeline is broken; else tables are not complete and cuts are held;
+else transactions wait; else the source is quiet.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +43,11 @@ ADVICE = {
     "of its history. Ask who moved it.",
     TASK: "Do what the sentence says, then clear the task: every task can be run again.",
 }
+
+HOLD_ADVICE = (
+    "The finding of each source table says which rows are missing and which snapshot to load. To publish the other "
+    "tables meanwhile, declare targets.incomplete: publish_without."
+)
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,8 @@ class Facts:
     unbalanced: PendingStep | None = None
     gone: Sequence[str] = ()
     """Tables of the newest cut that do not exist any more."""
+    held: Sequence[str] = ()
+    """Current tables that are not complete, because of which no cut is published (`targets.incomplete: hold`)."""
     stepped_at: datetime | None = None
     """When a step of the pipeline last ended, whichever it was."""
 
@@ -133,6 +141,10 @@ def _progress(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]
         since = min((each.since for each in reasons if each.since is not None), default=None)
         what = "; ".join(each.what for each in reasons)
         yield Incident(BROKEN, "", since, "error", f"{what}. {_shown(facts)}", ADVICE[BROKEN], page=cdc)
+    elif facts.held:
+        if _older(facts.now, facts.valid_at, limit):
+            what = f"No cut is published while {', '.join(facts.held)} {_are(facts.held)} not complete. {_shown(facts)}"
+            yield Incident(OLD, "", facts.published_at, "error", what, HOLD_ADVICE, page=cdc)
     elif facts.waiting.total:
         old = alerts.valid_through_age
         if old is not None and _older(facts.now, facts.valid_at, old) and facts.valid_at is not None:
@@ -253,6 +265,10 @@ def _age(now: datetime, since: datetime | None) -> str:
     minutes = int((now - since).total_seconds() // 60)
     size, unit = (1440, "days") if minutes >= 2880 else (60, "hours") if minutes >= 120 else (1, "minutes")
     return f"{minutes // size} {unit}"
+
+
+def _are(names_of: Sequence[str]) -> str:
+    return "is" if len(names_of) == 1 else "are"
 
 
 def _many(count: int, one: str, many: str) -> str:

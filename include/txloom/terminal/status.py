@@ -102,6 +102,7 @@ def _seen(each: Health) -> str:
     return f"csn {each.valid_through}, {age(each.age_seconds)} old"
 
 
+CUT_COLUMNS = ("cut", "valid-through", "committed", "published", "gaps", "leaves out", "run")
 TAKEN_OVER = "its process is gone, or hangs; the next run takes over"
 
 
@@ -213,11 +214,12 @@ def _lists(panels: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]
             row["committed_at"],
             ago(row["published_at"], now),
             row["gap_count"],
+            ", ".join(row["left_out"]),
             row["run_id"],
         ]
         for row in panels["cuts"].rows
     ]
-    yield grid(_title("cuts", panels["cuts"]), ("cut", "valid-through", "committed", "published", "gaps", "run"), cuts)
+    yield grid(_title("cuts", panels["cuts"]), CUT_COLUMNS, cuts)
     runs = [
         [row["run_id"], ago(row["ended"], now), row["balanced"], _steps(row["steps"])] for row in panels["runs"].rows
     ]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
@@ -17,7 +18,10 @@ from txloom.quality import findings as f
 from txloom.steps.declarations.declare import declare, declare_redecoded
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.buffer import batch_plan
+from txloom.storage.checks import findings
 from txloom.storage.declarations import records
+from txloom.storage.health.facts import facts
+from txloom.storage.views.pipeline.cuts import cuts
 from txloom.storage.views.stories.row import key_story
 from txloom.terminal import explain
 from workloads.named.test_named_lakes import LOG, PLAIN, commit, cycle, inserted, lake_of, messages, row
@@ -131,6 +135,34 @@ def test_the_story_of_a_row_says_what_its_history_lacks(tmp_path: Path) -> None:
     lake.step(load_snapshot, lake.session, Snapshot(str(folder.parent), 1020))
     cycle(lake, producer, ())
     assert said()[1] == ["The history of other has no change below csn 1020."]
+
+
+@pytest.mark.parametrize("incomplete", ["publish_without", "hold"])
+def test_a_finding_of_a_table_that_is_not_complete_names_what_readers_do_not_see(
+    tmp_path: Path, incomplete: str
+) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
+    cycle(lake, producer, messages(insert(made, 1000, PLAIN, 1), insert(made, 1010, OTHER, 2)))
+    DeltaTable(lake.paths.change_events).update(predicate="kind = 'row'", updates={"value": "null"})
+    text = declared(tmp_path, made, [PLAIN, OTHER]).read_text()
+    documents = "  aggregates:\n    - name: doc\n      root: other\n      children: []\n"
+    (tmp_path / "workload.yaml").write_text(
+        text.replace("targets:\n", f"targets:\n  incomplete: {incomplete}\n") + documents
+    )
+    lake.pipeline = load(tmp_path / "workload.yaml")
+    cycle(lake, producer, messages(insert(made, 1020, OTHER, 3)))
+    (finding,) = [row for row in findings.open_findings(lake.paths) if row["code"] == f.INCOMPLETE]
+    assert "csn 1010" in finding["evidence"]
+    is_held = incomplete == "hold"
+    effect = (
+        "no cut is published until doc_current, other can be shown" if is_held else "cuts leave out doc_current, other"
+    )
+    assert effect in finding["evidence"]
+    newest = cuts(lake.pipeline, lake.warehouse).rows[0]
+    assert newest["left_out"] == ["doc_current", "other"] and newest["cut_id"] == (1 if is_held else 2)
+    about = facts(lake.pipeline, lake.paths, datetime.now(UTC))
+    assert about.held == (["doc_current", "other"] if is_held else ())
 
 
 def test_a_transaction_without_a_watched_row_holds_nothing_back(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from txloom.storage.checks import findings
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.history_rewriting import Renamed
-from txloom.storage.declarations.incomplete import feeding
+from txloom.storage.declarations.incomplete import current_tables_of, feeding
 from txloom.storage.declarations.loaded import loaded_since
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.delta import small_tables
@@ -180,8 +180,17 @@ def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> Non
     gone = [row for row in known if row["table"] not in still]
     findings.close(step.paths, gone, step.run_id, "no declared table has this history, or its messages have come")
     seen: Sequence[Finding] = [
-        Finding(f.INCOMPLETE, name, None, record.since_csn - 1, None, f"{record.table}: {record.missing}")
+        Finding(f.INCOMPLETE, name, None, record.since_csn - 1, None, _describe_effect(pipeline, name, record))
         for name, record in newest.items()
         if record.status == r.INCOMPLETE
     ]
     findings.record(step.paths, seen, step.run_id, step.pipeline.source.format)
+
+
+def _describe_effect(pipeline: Pipeline, name: str, record: Record) -> str:
+    """Describe what a source table lacks, and which tables readers do not see because of it."""
+    left_out = ", ".join(current_tables_of(pipeline, [name]))
+    effect = f"cuts leave out {left_out}"
+    if pipeline.targets.incomplete == "hold":
+        effect = f"no cut is published until {left_out} can be shown (targets.incomplete: hold)"
+    return f"{record.table}: {record.missing}; {effect}"

@@ -1,19 +1,21 @@
 """Read the facts on a pipeline's health from its tables, for the rules in `txloom.quality.incidents`; no Spark."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality.dead_letters import plain
+from txloom.quality.findings import INCOMPLETE
 from txloom.quality.incident_lifecycle import IncidentLifecycle
 from txloom.quality.incidents import SAMPLE, Facts, PendingStep, Rows
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings, results
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.listing import listing
+from txloom.storage.declarations.incomplete import current_tables_of
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.recent_files import newest_since
@@ -38,6 +40,7 @@ def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
     cut = cut_of(paths) or {}
     ledger, pending = remembered("progress", tuple[dict[str, Any], PendingStep | None], lambda: _progress(paths))
     waiting, newest = _all_waiting(paths)
+    found = open_findings(paths)
     return Facts(
         now=now,
         valid_through=cut.get("valid_through"),
@@ -51,11 +54,19 @@ def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
         stuck=_stuck(paths, now, alerts.stuck_after if alerts is not None else None, waiting, newest),
         dead_letters=dead_letters_of(pipeline, paths),
         expectations=failing_expectations(pipeline, paths),
-        findings=open_findings(paths),
+        findings=found,
         unbalanced=_unbalanced(ledger),
         gone=gone_of(paths, pipeline.current_tables, dict(cut.get("versions") or ())),
+        held=_held(pipeline, found),
         stepped_at=ledger.get("stepped"),
     )
+
+
+def _held(pipeline: Pipeline, found: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+    """Return the current tables that are not complete, where the declaration holds cuts until they are."""
+    if pipeline.targets.incomplete != "hold":
+        return ()
+    return current_tables_of(pipeline, [row["table"] for row in found if row["code"] == INCOMPLETE])
 
 
 def cut_of(paths: TablePaths) -> dict[str, Any] | None:

@@ -18,7 +18,8 @@ def cuts(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZ
     """Return published cuts, the newest first.
 
     rows: cut_id, run_id, valid_through, committed_at, published_at, versions (table to Delta version), gap_count and
-    gaps (xid, csn, cause), amend_count and amends (cut_id, xid, csn).
+    gaps (xid, csn, cause), amend_count and amends (cut_id, xid, csn), left_out (current tables of the declaration that
+    the newest cut lacks; of older cuts none are named).
     """
     paths, bounds = TablePaths(warehouse, pipeline.name), limits(number, size)
     path = paths.table(names.CUTS)
@@ -28,8 +29,11 @@ def cuts(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZ
         columns += f", array_slice({name}, 1, {SHOWN}) as {name}"
         columns += f", coalesce(array_length({name}), 0) as {name.removesuffix('s')}_count"
     rows = small_tables.query(path, f"select {columns} from t order by cut_id desc {bounds}")
-    for row in rows:
+    for place, row in enumerate(rows):
         row |= {name: row[name] or [] for name in ("gaps", "amends")}
+        is_newest = place == 0 and number == 1
+        shown = {*dict(row["versions"] or ())}
+        row["left_out"] = [name for name in pipeline.current_tables if name not in shown] if is_newest else []
     return Page(rows, total[0]["n"] if total else 0, number, size, last_step(paths))
 
 
