@@ -60,6 +60,11 @@ class SourceDecoder:
         self._loads = GoldenGateDecoder(pipeline.tables, names.LOAD_METADATA)
 
     @property
+    def counts_places(self) -> bool:
+        """Return whether equal rows of a file are numbered, and the number is part of their identity."""
+        return self._counts_places
+
+    @property
     def spellings(self) -> dict[str, str]:
         """Return how names of the source were spelled so far, in these messages too."""
         return {} if self._source is None else dict(self._source.names.spellings)

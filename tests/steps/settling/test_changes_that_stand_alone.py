@@ -149,3 +149,39 @@ def test_equal_rows_of_a_change_set_stay_several_and_a_file_that_came_again_stay
     made = sorted((row["_txloom_csn"], row["n"]) for row in lake.rows("a_changes"))
     assert len({csn for csn, _ in made}) == 2
     assert [n for _, n in made] == [10, 10, 10, 11] * 2
+
+
+BESIDE = """
+name: shop
+source: {{format: change_sets, files: {{path: {inbox}, settle: 0s}}, change_sets: {{{fields}}}}}
+completeness: {{rule: {rule}}}
+tables: [{tables}]
+targets: {{mirrors: [{mirrors}]}}
+"""
+
+
+def test_rows_of_a_table_that_is_declared_later_are_numbered_as_in_their_own_delivery(tmp_path: Path) -> None:
+    rule, fields = RULES["alone"]
+    inbox = tmp_path / "inbox"
+
+    def declared(names: str) -> Pipeline:
+        tables = ", ".join(
+            f"{{name: {name}, source: APP.{name.upper()}, key: none, columns: {{id: long, n: long}}}}" for name in names
+        )
+        text = BESIDE.format(inbox=inbox, fields=fields, rule=rule, tables=tables, mirrors=", ".join(names))
+        (tmp_path / "shop.yaml").write_text(text)
+        return load(tmp_path / "shop.yaml")
+
+    def send(name: str, table: str, *values: int) -> None:
+        (inbox / f"APP.{table.upper()}").mkdir(parents=True, exist_ok=True)
+        row = {"FLAG": "I", "CDC_TIMESTAMP": "2026-01-01T00:00:01Z", "TX": 1, "ID": 1}
+        lines = [json.dumps({**row, "N": value}) for value in values]
+        (inbox / f"APP.{table.upper()}" / f"{name}.jsonl").write_text("\n".join([*lines, ""]))
+
+    lake = SmallLake(tmp_path, declared("a"))
+    for name in ("1", "2"):
+        send(name, "b", 10, 11, 10, 10)
+        lake.run()
+    lake.pipeline = declared("ab")
+    lake.run()
+    assert sorted(row["n"] for row in lake.rows("b_changes")) == [10, 10, 10, 11]

@@ -55,6 +55,11 @@ class Decoder(Protocol):
         ...
 
     @property
+    def counts_places(self) -> bool:
+        """Return whether equal rows of a file are numbered, and the number is part of their identity."""
+        ...
+
+    @property
     def spellings(self) -> dict[str, str]:
         """Return the spelling of each source name that was decoded so far."""
         ...

@@ -1,6 +1,6 @@
 """The rows that a landing writes: its events, its poison and its clock row; and which landings are finished."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -126,14 +126,23 @@ def decode_again(new: NewDecoder, events: pa.Table, number: int, paths: TablePat
         rows of the envelope with the coordinates of the earlier landing, by topic.
     """
     decoder, chunks = new(spellings=name_spellings.known(paths)), []
-    for topic in cast("list[str]", events.column("topic").unique().to_pylist()):
-        of_topic = events.filter(pc.equal(events.column("topic"), pa.scalar(topic, pa.string())))
+    for topic, of_topic in _by_topic(events, by_file=decoder.counts_places):
         headers = [None if pairs is None else dict(pairs) for pairs in of_topic.column("headers").to_pylist()]
         values = cast("list[str]", of_topic.column("value").to_pylist())
         decoded = decoder.decode(topic, [value.encode() for value in values], headers)
         chunks.append(as_before(decoded, of_topic))
     name_spellings.learn(paths, number, decoder.spellings)
     return pa.concat_tables(chunks)
+
+
+def _by_topic(events: pa.Table, *, by_file: bool) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the messages of each topic, in order; by_file: those of each of its files by themselves."""
+    keys = ["topic", "file"] if by_file else ["topic"]
+    for key in events.select(keys).group_by(keys, use_threads=False).aggregate([]).to_pylist():
+        chosen = pc.equal(events.column("topic"), pa.scalar(key["topic"], pa.string()))
+        if key.get("file") is not None:
+            chosen = pc.and_(chosen, pc.equal(events.column("file"), pa.scalar(key["file"], pa.string())))
+        yield key["topic"], events.filter(chosen)
 
 
 def land_again(decoded: pa.Table, landing: LandingPlan, paths: TablePaths) -> None:
