@@ -107,7 +107,6 @@ TESTED_BY = {
     "storage/system_tables": "storage/maintenance/test_expiry",
     "storage/targets/lake_digests": "steps/audit/test_audit",
     "storage/targets/catalog": "steps/maintenance/test_register_tables",
-    "storage/declarations/refused_edits": "steps/settling/test_lost_histories",
     "storage/targets/history_tables": "workloads/named/test_named_lakes",
     "storage/targets/history_reader": "steps/merge/test_merge_current",
     "storage/targets/row_tables": "steps/merge/test_merge_current_keyless",

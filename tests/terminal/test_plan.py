@@ -77,7 +77,7 @@ def test_what_it_says_of_columns_is_what_the_next_run_does(shop: Shop, capsys: C
     before = shop.types("orders")
     shop.declare("id: long, note: string, gift: date, 'on': string", '"*"')
     states = shop.states(capsys)
-    changed = "gets gift, on; is written anew: id from int32 to int64, or refused where a value does not fit"
+    changed = "gets gift, on; is written anew: id from int to long"
     assert states["orders_changes"] == f"{changed}; keeps gone, which nobody declares"
     assert states["orders"] == f"is computed anew from 0 rows; {changed}; loses gone"
     assert states["visits"] == states["visits_changes"] == "new"

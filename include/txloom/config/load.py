@@ -80,6 +80,24 @@ def where(path: str | Path, name: str, key: str) -> tuple[int, str]:
     return 1, "expectations"
 
 
+def line_of_column(path: str | Path, table: str, column: str) -> tuple[int, str]:
+    """Return line and path of a column of a watched table in a file, or of the table where it has no such column.
+
+    Args:
+        path: the declaration.
+        table: the name of the table.
+        column: the name of the column.
+    """
+    root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
+    root = None if root is None else expanded(root, str(path))[0]
+    for item in root.members("tables") if root is not None else ():
+        if item.text("name") == table:
+            columns = item.get("columns") or item
+            chosen = columns.get(column) or columns
+            return chosen.line, chosen.path
+    return 1, "tables"
+
+
 def line_of_target(path: str | Path, kind: str, name: str, key: str) -> tuple[int, str]:
     """Return line and path of a key of a target in a file, or of the target where it has no such key.
 

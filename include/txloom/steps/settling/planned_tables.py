@@ -14,6 +14,7 @@ from txloom.storage.declarations.records import declared_pairs
 from txloom.storage.declarations.refused_edits import messages_of
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists
+from txloom.storage.delta.schema_evolution import describe_type
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import row_tables
@@ -192,12 +193,15 @@ def _columns(paths: TablePaths, target: _Target, made: Sequence[Made], *, is_ane
     if added:
         yield f"gets {', '.join(added)}"
     retyped = [
-        f"{field.name} from {has.field(field.name).type} to {field.type}"
+        (has.field(field.name).type, field)
         for field in declared
         if field.name in has.names and _is_plain(field.type) and has.field(field.name).type != field.type
     ]
     if retyped:
-        yield f"is written anew: {', '.join(retyped)}, or refused where a value does not fit"
+        described = [f"{each.name} from {describe_type(kind)} to {describe_type(each.type)}" for kind, each in retyped]
+        # A text is the only value that a type may not hold: `refused_edits` names the other types.
+        has_texts = any(pa.types.is_string(kind) for kind, _ in retyped) and not is_anew
+        yield f"is written anew: {', '.join(described)}" + (", or refused where a text does not fit" * has_texts)
     known = {*declared.names, *renamed.values()}
     if left := [name for name in has.names if name not in known and not name.startswith(SYSTEM)]:
         yield f"loses {', '.join(left)}" if is_anew else f"keeps {', '.join(left)}, which nobody declares"

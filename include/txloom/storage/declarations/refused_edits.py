@@ -4,16 +4,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from txloom.config.load import line_of_target, locate
-from txloom.config.models.pipeline import Pipeline
+import pyarrow as pa
+
+from txloom.config.load import line_of_column, line_of_target, locate
+from txloom.config.models.pipeline import Column, Pipeline, Table
 from txloom.config.problems import Problem
 from txloom.errors import ConfigurationError
+from txloom.events.values.scalars import arrow_type
 from txloom.storage.declarations import records as r
-from txloom.storage.declarations.records import Pair, Record
-from txloom.storage.delta import schema_evolution
+from txloom.storage.declarations.records import Pair, Record, State
+from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.paths import TablePaths
+from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import partition_columns, row_tables
+
+TABLES = "tables"
+"""The key of a declaration with the watched tables."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +28,9 @@ class RefusedEdit:
     """An edit that the next cycle refuses.
 
     Args:
-        kind: `mirrors` or `aggregates`.
-        target: the table of the mirror, or the name of the aggregate.
-        key: of the target, what was edited.
+        kind: `mirrors` or `aggregates`; `tables` where a column was edited.
+        target: the table of the mirror, the name of the aggregate, or the watched table.
+        key: of the target, what was edited; of a watched table, the column.
         value: what it says.
         expected: what it may say.
         hint: the way out.
@@ -39,7 +46,15 @@ class RefusedEdit:
     @property
     def path(self) -> str:
         """Return where it is in a declaration."""
+        if self.kind == TABLES:
+            return f"{TABLES}[{self.target}].columns.{self.key}"
         return f"targets.{self.kind}[{self.target}].{self.key}"
+
+    def locate(self, file: Path) -> tuple[int, str]:
+        """Return line and path in the file of a declaration."""
+        if self.kind == TABLES:
+            return line_of_column(file, self.target, self.key)
+        return line_of_target(file, self.kind, self.target, self.key)
 
 
 def messages_of(refused: Sequence[RefusedEdit], name_or_file: str) -> str:
@@ -57,7 +72,7 @@ def messages_of(refused: Sequence[RefusedEdit], name_or_file: str) -> str:
 
 
 def _message(edit: RefusedEdit, file: Path | None, name: str) -> str:
-    line, path = (1, edit.path) if file is None else line_of_target(file, edit.kind, edit.target, edit.key)
+    line, path = (1, edit.path) if file is None else edit.locate(file)
     where = f"pipeline {name}" if file is None else str(file)
     problem = Problem(where, line, path, edit.value, edit.expected, edit.hint)
     return str(problem) if file is not None else str(problem).replace(f"{where}:1:", f"{where}:", 1)
@@ -71,7 +86,8 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
         paths: the tables of the pipeline.
         known: the records, in order.
     """
-    return [*_other_histories(pipeline, paths, known), *_other_partitions(pipeline, paths)]
+    others = [*_other_histories(pipeline, paths, known), *_other_partitions(pipeline, paths)]
+    return [*others, *_find_other_types(pipeline, paths, known)]
 
 
 def _other_histories(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]) -> Iterator[RefusedEdit]:
@@ -140,3 +156,86 @@ def _other_partitions(pipeline: Pipeline, paths: TablePaths) -> Iterator[Refused
             lie, say = other
             hint = f"The rows of {row_table.current} lie so: {schema_evolution.OTHER_PARTITIONS}."
             yield RefusedEdit("mirrors", row_table.mirror.table, "partition_by", say, lie, hint)
+
+
+@dataclass(frozen=True)
+class HeldMember:
+    """The changes of a watched table in an existing history.
+
+    Args:
+        history: the name of the history.
+        types: by column, its types in the history: of the values after and before a change.
+        state: of the history's member; None: no record has it.
+    """
+
+    history: str
+    types: Mapping[str, pa.DataType]
+    state: State | None
+
+    def find_type(self, column: Column) -> pa.DataType | None:
+        """Return the type of the values that a history has of a column, maybe under an earlier name; None: it has none.
+
+        Of two, the one that the declared type does not hold is returned.
+        """
+        sources = {source: name for name, source in self.state.held.items()} if self.state is not None else {}
+        types = [self.types.get(name) for name in (column.name, sources.get(column.source.casefold(), column.name))]
+        known = [kind for kind in types if kind is not None]
+        refused = [kind for kind in known if not _can_hold(column, kind)]
+        return next(iter([*refused, *known]), None)
+
+
+def _can_hold(column: Column, kind: pa.DataType) -> bool:
+    return schema_evolution.can_become(kind, arrow_type(column.type))
+
+
+def _find_other_types(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]) -> Iterator[RefusedEdit]:
+    """Yield columns with a declared type that does not hold every value that a history may have of them."""
+    states = r.states(known)
+    for table in pipeline.tables:
+        members = [*_find_members(pipeline, paths, states, table)]
+        for column in table.columns:
+            held = [(each.history, kind) for each in members if (kind := each.find_type(column)) is not None]
+            refused = [(history, kind) for history, kind in held if not _can_hold(column, kind)]
+            if refused:
+                before = schema_evolution.describe_type(refused[0][1])
+                folders = dict.fromkeys(history for history, _ in refused)
+                named = f"the folder{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
+                expected = f"{before} as before, or a type that holds all its values"
+                hint = f"Or move {named} away, and the next cycle makes the rows again from messages."
+                yield RefusedEdit(TABLES, table.name, column.name, str(column.type), expected, hint)
+
+
+def _find_members(
+    pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State], table: Table
+) -> Iterator[HeldMember]:
+    """Yield the changes of a table in each existing history that is declared for it."""
+    for mirror in pipeline.targets.mirrors:
+        if mirror.table == table.name and exists(path := paths.table(mirror.history)):
+            schema = arrow_tables.plain_schema(small_tables.schema_of(path))
+            types = {field.name: field.type for field in schema}
+            yield HeldMember(mirror.history, types, _find_state(states, mirror.history, table))
+    for aggregate in pipeline.targets.aggregates:
+        declared = dict(schemas.members_of(aggregate)).get(table.name)
+        if declared is None or not exists(path := paths.table(aggregate.history)):
+            continue
+        state = _find_state(states, aggregate.history, table)
+        records = [each for each in (state.settled, state.newest) if each is not None] if state is not None else []
+        fields = [declared, *(each.declaration.get("field") for each in records)]
+        schema = arrow_tables.plain_schema(small_tables.schema_of(path))
+        for field in dict.fromkeys(name for name in fields if name in schema.names):
+            if pa.types.is_list(kind := schema.field(field).type):
+                inside = kind.value_type
+                types = {inside.field(i).name: inside.field(i).type for i in range(inside.num_fields)}
+                yield HeldMember(aggregate.history, types, state)
+
+
+def _find_state(states: Mapping[Pair, State], history: str, table: Table) -> State | None:
+    """Return the state of a history's member, also of one whose table had another name; None: no record has it."""
+    if (state := states.get((history, table.name))) is not None:
+        return state
+    alike = [
+        state
+        for (name, _), state in states.items()
+        if name == history and state.newest.declaration["source"] == table.source
+    ]
+    return alike[0] if alike else None

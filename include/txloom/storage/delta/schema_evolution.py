@@ -227,9 +227,34 @@ def _widened(array: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array
     if pa.types.is_string(array.type):
         return _read(array, kind, where)
     if not _widens(array.type, kind):
-        hint = "declare a type that holds it, or give the new one another name, and declare its `source`"
-        raise ConfigurationError(f"{where} is {array.type}, and the declared {kind} does not hold all of it: {hint}")
+        raise ConfigurationError(
+            f"{where} is {describe_type(array.type)}, and the declared {describe_type(kind)} does not hold all of it: "
+            f"declare {describe_type(array.type)}, or a type that holds all its values"
+        )
     return array.cast(kind)
+
+
+def can_become(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return whether `ensure` can give a column of a table another type; a text may still not be a value of it."""
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        both = {field.name for field in old} & {field.name for field in new}
+        return all(can_become(old.field(name).type, new.field(name).type) for name in both)
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return can_become(old.value_type, new.value_type)
+    if old == new:
+        return True
+    if pa.types.is_string(old):
+        return pa.types.is_decimal(new) or new in DECLARED
+    return _widens(old, new)
+
+
+def describe_type(kind: pa.DataType) -> str:
+    """Return the type of a column as a declaration names it; of a type that no declaration names, Arrow's name."""
+    if pa.types.is_list(kind):
+        return f"array<{describe_type(kind.value_type)}>"
+    if pa.types.is_decimal(kind):
+        return str(ColumnType("decimal", kind.precision, kind.scale))
+    return "string" if pa.types.is_string(kind) else str(DECLARED.get(kind, kind))
 
 
 def _widens(old: pa.DataType, new: pa.DataType) -> bool:

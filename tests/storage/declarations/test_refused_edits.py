@@ -1,0 +1,136 @@
+"""Edits that no rebuild can follow are refused with file, line and way out, before anything is written by them."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
+from txloom.cli import main
+from txloom.errors import ConfigurationError
+from txloom.steps.declarations.declare import declare
+from txloom.storage.declarations.refused_edits import messages_of, refused_edits
+
+MIRRORS = ["{table: orders}", "{table: lines}"]
+DECIMAL = {**LINES, "q": "'decimal(18,4)'"}
+NARROWER = {"orders": ORDERS, "lines": {**LINES, "q": "int"}}
+RENAMED = {"orders": ORDERS, "lines": {"id": "long", "o_id": "long", "count": "{type: int, source: q}"}}
+PART = DOCUMENTS.replace("as: items", "as: parts")
+
+
+def filled(folder: Path, lines: dict[str, str], mirrors: list[str], aggregates: list[str]) -> EditedShop:
+    shop = EditedShop(folder)
+    shop.declare({"orders": ORDERS, "lines": lines}, mirrors, aggregates)
+    shop.orders(1, 2)
+    shop.run()
+    return shop
+
+
+def refusal(shop: EditedShop) -> str:
+    """Return what refuses the declaration, "" for nothing."""
+    refused = refused_edits(shop.lake.pipeline, shop.lake.paths, [])
+    return messages_of(refused, str(shop.folder / "shop.yaml"))
+
+
+def versions(shop: EditedShop) -> dict[str, int]:
+    folder = Path(shop.lake.paths.table("")).parent / "shop"
+    return {path.name: DeltaTable(path).version() for path in folder.iterdir() if (path / "_delta_log").is_dir()}
+
+
+def test_a_narrower_type_is_refused_by_plan_check_and_buffer_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = filled(tmp_path, DECIMAL, MIRRORS, [DOCUMENTS])
+    before = versions(shop)
+    shop.declare(NARROWER, MIRRORS, [DOCUMENTS])
+    file, warehouse = str(tmp_path / "shop.yaml"), str(shop.lake.paths.warehouse)
+    says = (
+        f"{file}:7: tables[1].columns.q: found int, expected decimal(18,4) as before, or a type that holds all its "
+        "values. Or move the folders lines_changes and doc_stream away, and the next cycle makes the rows again from "
+        "messages."
+    )
+    for command in (["plan", file], ["check", file]):
+        assert main([*command, "--warehouse", warehouse]) == 2
+        shown = capsys.readouterr()
+        assert says in shown.out + shown.err
+    with pytest.raises(ConfigurationError) as refused:
+        declare(shop.lake.pipeline, shop.lake.paths, "r")
+    assert str(refused.value) == says.replace(f"{file}:7: tables[1].", "pipeline shop: tables[lines].")
+    assert versions(shop) == before
+
+
+def move_histories(shop: EditedShop) -> None:
+    for name in ("lines_changes", "doc_stream"):
+        shutil.move(shop.lake.paths.table(name), shop.folder / name)
+
+
+WAYS_OUT: dict[str, Callable[[EditedShop], None]] = {
+    "as before": lambda shop: shop.declare({"orders": ORDERS, "lines": DECIMAL}, MIRRORS, [DOCUMENTS]),
+    "wider": lambda shop: shop.declare(
+        {"orders": ORDERS, "lines": {**LINES, "q": "'decimal(20,4)'"}}, MIRRORS, [DOCUMENTS]
+    ),
+    "folders moved": move_histories,
+}
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_the_way_out_that_a_refusal_names_leads_out(tmp_path: Path, way: str) -> None:
+    shop = filled(tmp_path, DECIMAL, MIRRORS, [DOCUMENTS])
+    shop.declare(NARROWER, MIRRORS, [DOCUMENTS])
+    WAYS_OUT[way](shop)
+    shop.orders(3)
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines") and shop.shown("doc_current") == shop.documents()
+
+
+Declared = tuple[dict[str, dict[str, str]], list[str], list[str]]
+
+
+@pytest.mark.parametrize(
+    ("declared", "folder"),
+    [
+        ((RENAMED, MIRRORS, []), "lines_changes"),
+        ((RENAMED, [], [DOCUMENTS]), "doc_stream"),
+        ((NARROWER, [], [DOCUMENTS]), "doc_stream"),
+        ((NARROWER, [], [PART]), "doc_stream"),
+    ],
+)
+def test_a_narrower_type_is_found_under_the_earlier_name_of_column_and_field(
+    tmp_path: Path, declared: Declared, folder: str
+) -> None:
+    shop = filled(tmp_path, LINES, declared[1], [DOCUMENTS] if declared[2] else [])
+    shop.declare(*declared)
+    with pytest.raises(ConfigurationError, match=f"found int, expected long as before.* folder {folder} away"):
+        declare(shop.lake.pipeline, shop.lake.paths, "r")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_refused"),
+    [
+        ("int", "long", False),
+        ("long", "int", True),
+        ("long", "'decimal(18,0)'", True),
+        ("long", "'decimal(19,0)'", False),
+        ("long", "string", True),
+        ("string", "long", False),
+        ("string", "'array<long>'", True),
+        ("uuid", "json", False),
+        ("float", "double", False),
+        ("double", "float", True),
+        ("'array<int>'", "'array<long>'", False),
+        ("'array<long>'", "'array<int>'", True),
+    ],
+)
+def test_a_type_is_refused_that_does_not_hold_every_value(
+    tmp_path: Path, before: str, now: str, is_refused: bool
+) -> None:
+    shop = EditedShop(tmp_path)
+    shop.declare({"orders": {"id": "long", "total": before}}, ["{table: orders}"])
+    shop.run()
+    shop.commit(("I", "orders", {"id": 1}))
+    shop.run()
+    shop.declare({"orders": {"id": "long", "total": now}}, ["{table: orders}"])
+    plain = before.strip("'")
+    assert (f"found {now.strip(chr(39))}, expected {plain} as before" in refusal(shop)) == is_refused
