@@ -134,3 +134,11 @@ def test_a_type_is_refused_that_does_not_hold_every_value(
     shop.declare({"orders": {"id": "long", "total": now}}, ["{table: orders}"])
     plain = before.strip("'")
     assert (f"found {now.strip(chr(39))}, expected {plain} as before" in refusal(shop)) == is_refused
+
+
+def test_a_refusal_of_other_partitions_names_the_folder(tmp_path: Path) -> None:
+    shop = filled(tmp_path, LINES, MIRRORS, [])
+    shop.declare(
+        {"orders": ORDERS, "lines": LINES}, ["{table: orders}", "{table: lines, current: lines, partition_by: o_id}"]
+    )
+    assert "move the folder lines away" in refusal(shop)

@@ -154,7 +154,8 @@ def _other_partitions(pipeline: Pipeline, paths: TablePaths) -> Iterator[Refused
         other = schema_evolution.other_partitions(path, row_table.schema, partition_columns(row_table))
         if other is not None:
             lie, say = other
-            hint = f"The rows of {row_table.current} lie so: {schema_evolution.OTHER_PARTITIONS}."
+            way_out = schema_evolution.OTHER_PARTITIONS.format(folder=f"the folder {row_table.current}")
+            hint = f"The rows of {row_table.current} lie so: {way_out}."
             yield RefusedEdit("mirrors", row_table.mirror.table, "partition_by", say, lie, hint)
 
 

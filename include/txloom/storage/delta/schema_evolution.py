@@ -29,9 +29,9 @@ DECLARED |= {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("date",
 
 
 OTHER_PARTITIONS = (
-    "declare what it was, or move this folder away, and the next merge writes the table anew out of its history"
+    "declare what it was, or move {folder} away, and the next merge writes the table anew out of its history"
 )
-"""What to do where a table is partitioned by other columns than the declared ones."""
+"""What to do where a table is partitioned by other columns than the declared ones; folder: that of the table."""
 
 
 def ensure(
@@ -87,7 +87,8 @@ def refuse_other_partitions(path: str, schema: pa.Schema, partition_columns: Seq
     """Raise ConfigurationError where an existing table is partitioned by other columns than the declared ones."""
     if (other := other_partitions(path, schema, partition_columns)) is not None:
         lie, say = other
-        raise ConfigurationError(f"{path}: its rows lie by {lie}, but partition_by says {say}: {OTHER_PARTITIONS}")
+        way_out = OTHER_PARTITIONS.format(folder="this folder")
+        raise ConfigurationError(f"{path}: its rows lie by {lie}, but partition_by says {say}: {way_out}")
 
 
 def other_partitions(path: str, schema: pa.Schema, partition_columns: Sequence[str]) -> tuple[str, str] | None:
