@@ -102,6 +102,9 @@ EDITS: dict[str, Edit] = {
     "a child is added to an aggregate": Edit(
         Declared(mirrors=(), aggregates=(NO_CHILD,)), (Declared(mirrors=(), aggregates=(DOCUMENTS,)),), documents
     ),
+    "a child that has a mirror is added to an aggregate": Edit(
+        Declared(aggregates=(NO_CHILD,)), (Declared(aggregates=(DOCUMENTS,)),), documents
+    ),
     "a child gets another name (`as`)": Edit(
         of_documents(DOCUMENTS), (of_documents(DOCUMENTS.replace("items", "parts")),), documents_of("parts", "o_id")
     ),

@@ -7,15 +7,18 @@ import pytest
 
 from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
 from steps.settling.test_settle import BOTH, OF_LINES, OF_ORDERS, fill
+from txloom import read
 from txloom.errors import ConfigurationError
 from txloom.steps.settling.forecast import Forecast, forecast
 from txloom.steps.settling.planned_tables import PlannedTable, planned_tables
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import incomplete_tables
+from txloom.storage.views.pipeline.histories import histories
 
 MIRRORS = [OF_ORDERS, OF_LINES]
 NOTED = {"orders": {**ORDERS, "note": "string"}, "lines": LINES}
 RENAMED = {"orders": {"id": "long", "amount": "{type: long, source: total}"}, "lines": LINES}
+NO_CHILD = "{name: doc, root: orders, children: []}"
 KEYED = {"orders": {"id": "long"}, "lines": LINES}
 
 
@@ -29,6 +32,7 @@ def shop_of(folder: Path, mirrors: list[str], aggregates: list[str], tables: dic
 EDITS: dict[str, tuple[list[str], list[str], Callable[[EditedShop], None]]] = {
     "mirror": ([OF_ORDERS], [], lambda shop: shop.declare(BOTH, MIRRORS)),
     "mirror of a document's member": ([], [DOCUMENTS], lambda shop: shop.declare(BOTH, [OF_LINES], [DOCUMENTS])),
+    "child that has a mirror": (MIRRORS, [NO_CHILD], lambda shop: shop.declare(BOTH, MIRRORS, [DOCUMENTS])),
     "documents": (MIRRORS, [], lambda shop: shop.declare(BOTH, MIRRORS, [DOCUMENTS])),
     "column": (MIRRORS, [], lambda shop: shop.declare(NOTED, MIRRORS)),
     "renamed column": (MIRRORS, [DOCUMENTS], lambda shop: shop.declare(RENAMED, MIRRORS, [DOCUMENTS])),
@@ -53,6 +57,7 @@ def test_what_a_plan_says_is_what_the_next_cycle_does(tmp_path: Path, name: str,
     states = shop.states_of()
     assert [*expected.incomplete] == incomplete_tables(shop.lake.pipeline, states)
     assert len(expected.anew) == _merged(shop).get("anew", 0)
+    assert len(shop.lake.rows("findings")) == len(expected.incomplete)
     assert {pair for pair, each in expected.made.items() if each.missing.transactions} == {
         pair for pair, state in states.items() if not state.is_complete and state.newest.status != r.LEFT_OUT
     }
@@ -89,7 +94,45 @@ def test_a_table_says_what_becomes_of_it_with_rows(tmp_path: Path) -> None:
     assert planned["lines"] == ("new; left out of cuts until a snapshot is loaded", 0)
     assert planned["lines_changes"] == (f"new; needs a snapshot: {missing}", 0)
     shop.declare(BOTH, [OF_LINES])
-    assert _planned(shop)[-1].state == "stays, and gets nothing more"
+    stays = {table.name: table.state for table in _planned(shop) if table.what == "no longer declared"}
+    assert stays == {
+        "orders": "leaves the cuts; its folder stays as it is, and gets nothing more",
+        "orders_changes": "stays, and gets nothing more",
+    }
+
+
+def test_a_child_whose_rows_a_mirror_has_needs_no_snapshot(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, MIRRORS, [NO_CHILD], BOTH)
+    shop.forget()
+    shop.declare(BOTH, MIRRORS, [DOCUMENTS])
+    says = (
+        "doc_stream has no complete changes of lines below csn 151; nothing to do: documents, also of earlier states, "
+        "are right, because they read lines_changes"
+    )
+    planned = {table.name: table.state for table in _planned(shop)}
+    assert planned["doc_stream"] == f"gets items; {says}"
+    shop.run()
+    where = (shop.lake.pipeline, shop.lake.paths.warehouse)
+    missing = {row["history"]: row["missing"] for row in histories(*where).rows if row["missing"]}
+    gone = "of 5 transactions (csn 110 to 150), messages are not kept any more, or cannot be read"
+    assert missing == {"doc_stream": f"{gone}. {says}"}
+    assert shop.shown("doc_current") == shop.documents()
+    earlier = read.as_of(shop.lake.pipeline, "doc_current", csn=120, warehouse=where[1])
+    assert earlier.num_rows == len(shop.source("orders", 120))
+
+
+def test_a_column_of_an_earlier_edit_is_not_named_again(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, MIRRORS, [], BOTH)
+    for tables in (RENAMED, BOTH):
+        shop.declare(tables, MIRRORS)
+        assert any("total" in table.state and "amount" in table.state for table in _planned(shop))
+        shop.run()
+    assert {table.state for table in _planned(shop)} == {"as it is"}
+    shop.declare(NOTED, MIRRORS)
+    assert not any("amount" in table.state for table in _planned(shop))
+    shop.declare(KEYED, MIRRORS)
+    kept = {table.name: table.state for table in _planned(shop)}
+    assert kept["orders_changes"] == "keeps total with the earlier values"
 
 
 def test_a_refused_edit_is_named_with_its_line(tmp_path: Path) -> None:

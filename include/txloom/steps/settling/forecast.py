@@ -53,6 +53,8 @@ class Forecast:
         anew: the source tables whose rows are computed anew, and the current tables whose documents are.
         incomplete: the source tables that are not complete then.
         left_out: the histories and members that are not written any more.
+        removed: by history, the columns of a mirror's one, and the fields of an aggregate's one, that the declaration
+            does not have any more because of this edit. The history keeps them.
         decoded_again: how many undecided transactions are decoded again.
         refused: the edits that the next cycle refuses. There is nothing else then.
     """
@@ -61,6 +63,7 @@ class Forecast:
     anew: Collection[str] = ()
     incomplete: Collection[str] = ()
     left_out: Collection[Pair] = ()
+    removed: Mapping[str, Collection[str]] = field(default_factory=dict)
     decoded_again: int = 0
     refused: Sequence[RefusedEdit] = ()
 
@@ -78,7 +81,8 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     known = r.read(paths)
     if refused := refused_edits(pipeline, paths, known):
         return Forecast(refused=refused)
-    entered = [*known, *_numbered(new_records(pipeline, paths, known, seen), known)]
+    new = new_records(pipeline, paths, known, seen)
+    entered = [*known, *_numbered(new, known)]
     states, full = r.states(entered), effective_pipeline(pipeline, paths)
     following = watched_content(pipeline)
     needs = needs_of(paths, states, r.unsettled(states, r.declared_pairs(pipeline)), following)
@@ -97,6 +101,7 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
         tuple(sorted(compare(full, paths, after, stamp).anew)),
         tuple(incomplete_tables(full, after)),
         tuple(sorted(pair for pair, state in after.items() if state.newest.status == r.LEFT_OUT)),
+        _list_removed(new, states, needs),
         _decoded_again(pipeline, paths, seen),
     )
 
@@ -106,6 +111,22 @@ def _numbered(records: Sequence[Record], known: Sequence[Record]) -> list[Record
     first = r.newest_number(known) + 1
     numbered = [replace(record, number=number) for number, record in enumerate(records, first)]
     return [replace(each, basis=each.number) if each.basis is None else each for each in numbered]
+
+
+def _list_removed(
+    new: Iterable[Record], states: Mapping[Pair, State], open_pairs: Iterable[Pair]
+) -> dict[str, set[str]]:
+    """Return `Forecast.removed`; new: the records of the edit; open_pairs: the members that it concerns."""
+    removed = dict[str, set[str]]()
+    for record in new:
+        if record.status == r.LEFT_OUT and "field" in record.declaration:
+            removed.setdefault(record.table, set()).add(record.declaration["field"])
+    for pair in open_pairs:
+        state = states[pair]
+        if state.settled is not None and "field" not in state.newest.declaration:
+            columns = {*state.settled.declaration["columns"]} - {*state.newest.declaration["columns"]}
+            removed.setdefault(pair[0], set()).update(columns)
+    return removed
 
 
 def _copied(

@@ -1,6 +1,6 @@
 """The tables that a declaration makes, and what the next cycle does to those that a warehouse has already."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -9,13 +9,14 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.problems import counted
 from txloom.errors import ConfigurationError
 from txloom.steps.settling.forecast import Forecast, Made, forecast
-from txloom.storage.declarations.incomplete import current_tables_of
+from txloom.storage.declarations.incomplete import current_tables_of, describe_begin, feeding
 from txloom.storage.declarations.records import declared_pairs
 from txloom.storage.declarations.refused_edits import messages_of
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.delta.schema_evolution import describe_type
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import row_tables
 from txloom.storage.views.paging import open_tables
@@ -129,10 +130,12 @@ class _Plans:
 
     def _history(self, target: _Target) -> PlannedTable:
         name = target.table.name
-        made = [each for (history, _), each in sorted(self.expected.made.items()) if history == name]
+        of_members = {member: each for (history, member), each in sorted(self.expected.made.items()) if history == name}
+        made = [*of_members.values()]
         is_there = exists(self.paths.table(name))
-        parts = [*_columns(self.paths, target, made, is_anew=False)] if is_there else [NEW]
-        parts += dict.fromkeys(part for each in made for part in _made(each))
+        removed = self.expected.removed.get(name, ())
+        parts = [*_columns(self.paths, target, made, removed)] if is_there else [NEW]
+        parts += dict.fromkeys(part for member, each in of_members.items() for part in self._made(name, member, each))
         rows = max((each.rows for each in made), default=0)
         copied = all(each.copied_from for each in made)
         seconds = -(-rows // (HISTORY_ROWS_A_SECOND if copied else MESSAGE_ROWS_A_SECOND))
@@ -141,7 +144,7 @@ class _Plans:
     def _current(self, target: _Target) -> PlannedTable:
         name, path = target.table.name, self.paths.table(target.table.name)
         is_there, is_anew = exists(path), (target.member or name) in self.expected.anew
-        parts = [*_columns(self.paths, target, (), is_anew=is_anew)] if is_there else [NEW]
+        parts = [*_columns(self.paths, target, (), None if is_anew else ())] if is_there else [NEW]
         rows = self._feeding(target) if is_anew or not is_there else 0
         if is_anew and is_there:
             parts.insert(0, f"is computed anew from {counted(rows, 'row')}")
@@ -163,30 +166,54 @@ class _Plans:
         members = {name for name, _ in schemas.members_of(aggregate)}
         return sum(_count(self.paths, each.current) for each in row_tables(self.pipeline) if each.table.name in members)
 
+    def _made(self, history: str, member: str, made: Made) -> Iterator[str]:
+        """Yield in words what is made of a history's member."""
+        if made.renamed:
+            yield "renames " + ", ".join(f"{before} to {now}" for now, before in sorted(made.renamed.items()))
+        if made.copied_from is not None:
+            yield f"gets {counted(made.rows, 'row')} out of {made.copied_from}"
+        elif made.rows:
+            yield f"gets {counted(made.rows, 'row')} from messages"
+        if not made.missing.transactions:
+            return
+        source = feeding(self.pipeline)[member][0]
+        if made.missing.may_come:
+            yield f"waits: {made.missing}"
+        elif source == history or member in self.expected.incomplete:
+            yield f"needs a snapshot: {made.missing}"
+        else:
+            yield describe_begin(history, member, made.missing.last_csn + 1, source)
+
     def left_out(self) -> Iterator[PlannedTable]:
-        """Yield the histories that are not written any more."""
+        """Yield the current tables that leave the cuts, and the histories that are not written any more."""
+        shown = newest_cut(self.paths, "versions")
+        for name in sorted(dict(shown["versions"])) if shown is not None else ():
+            if name not in self.pipeline.current_tables and exists(self.paths.table(name)):
+                state = "leaves the cuts; its folder stays as it is, and gets nothing more"
+                yield PlannedTable(name, "no longer declared", (), self._count_columns(name), state)
         declared = {history for history, _ in declared_pairs(self.pipeline)}
         for name in dict.fromkeys(history for history, _ in self.expected.left_out):
             if name not in declared and exists(self.paths.table(name)):
-                columns = small_tables.schema_of(self.paths.table(name)).names
-                count = sum(not column.startswith(SYSTEM) for column in columns)
-                yield PlannedTable(name, "no longer declared", (), count, "stays, and gets nothing more")
+                state = "stays, and gets nothing more"
+                yield PlannedTable(name, "no longer declared", (), self._count_columns(name), state)
+
+    def _count_columns(self, name: str) -> int:
+        columns = small_tables.schema_of(self.paths.table(name)).names
+        return sum(not column.startswith(SYSTEM) for column in columns)
 
 
-def _made(made: Made) -> Iterator[str]:
-    """Yield in words what is made of a history's member."""
-    if made.renamed:
-        yield "renames " + ", ".join(f"{before} to {now}" for now, before in sorted(made.renamed.items()))
-    if made.copied_from is not None:
-        yield f"gets {counted(made.rows, 'row')} out of {made.copied_from}"
-    elif made.rows:
-        yield f"gets {counted(made.rows, 'row')} from messages"
-    if made.missing.transactions:
-        yield f"{'waits' if made.missing.may_come else 'needs a snapshot'}: {made.missing}"
+def _columns(
+    paths: TablePaths, target: _Target, made: Sequence[Made], removed: Collection[str] | None
+) -> Iterator[str]:
+    """Yield in words what becomes of the columns of a table that is there.
 
-
-def _columns(paths: TablePaths, target: _Target, made: Sequence[Made], *, is_anew: bool) -> Iterator[str]:
-    """Yield in words what becomes of the columns of a table that is there."""
+    Args:
+        paths: the tables of the pipeline.
+        target: the table.
+        made: what is made of the members of a history.
+        removed: the columns that the edit removes, and that the table keeps; None: the table is computed again, and
+            keeps no column that is not declared.
+    """
     has, declared = arrow_tables.plain_schema(small_tables.schema_of(paths.table(target.table.name))), target.schema
     renamed = {now: before for each in made for now, before in each.renamed.items()}
     added = [field.name for field in declared if field.name not in has.names and field.name not in renamed]
@@ -200,11 +227,14 @@ def _columns(paths: TablePaths, target: _Target, made: Sequence[Made], *, is_ane
     if retyped:
         described = [f"{each.name} from {describe_type(kind)} to {describe_type(each.type)}" for kind, each in retyped]
         # A text is the only value that a type may not hold: `refused_edits` names the other types.
-        has_texts = any(pa.types.is_string(kind) for kind, _ in retyped) and not is_anew
+        has_texts = any(pa.types.is_string(kind) for kind, _ in retyped) and removed is not None
         yield f"is written anew: {', '.join(described)}" + (", or refused where a text does not fit" * has_texts)
     known = {*declared.names, *renamed.values()}
-    if left := [name for name in has.names if name not in known and not name.startswith(SYSTEM)]:
-        yield f"loses {', '.join(left)}" if is_anew else f"keeps {', '.join(left)}, which nobody declares"
+    left = [name for name in has.names if name not in known and not name.startswith(SYSTEM)]
+    if left and removed is None:
+        yield f"loses {', '.join(left)}"
+    elif kept := [name for name in left if name in (removed or ())]:
+        yield f"keeps {', '.join(kept)} with the earlier values"
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -28,6 +28,21 @@ def feeding(pipeline: Pipeline) -> dict[str, Pair]:
     return {each.table.name: (each.history, each.table.name) for each in row_tables(pipeline)}
 
 
+def describe_begin(history: str, member: str, since_csn: int, feeding_history: str) -> str:
+    """Describe a history that begins later for a member whose rows are read from another history.
+
+    Args:
+        history: the name of the history.
+        member: the name of the member's source table.
+        since_csn: the lowest csn from which the history has every change of the member.
+        feeding_history: the name of the history from which the member's rows are computed.
+    """
+    return (
+        f"{history} has no complete changes of {member} below csn {since_csn}; nothing to do: documents, also of "
+        f"earlier states, are right, because they read {feeding_history}"
+    )
+
+
 def refuse_incomplete(paths: TablePaths, read_tables: Iterable[RowTable], csn: int) -> None:
     """Raise BeforeHistory where a history lacks changes at or below a csn, because the declaration changed.
 
