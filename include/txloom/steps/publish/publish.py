@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import TablesFailed
@@ -14,8 +16,9 @@ from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.declarations import earlier_steps
-from txloom.storage.declarations.incomplete import incomplete_current
-from txloom.storage.delta import small_tables
+from txloom.storage.declarations.incomplete import current_tables_of, incomplete_current
+from txloom.storage.declarations.records import present_names
+from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.delta.table_metadata import identity, unchanged, versions
 from txloom.storage.landing import kafka_offsets, loaded_snapshots
@@ -29,6 +32,9 @@ from txloom.storage.views.pipeline.overview import remember
 from txloom.transactions.events import NOWHERE
 
 LOG = logging.getLogger(__name__)
+
+XID = "case when starts_with(xid, 'r:') then 'rows of a snapshot' else xid end as xid"
+"""How an amended cut names a transaction, in SQL: the rows of a connector's snapshot are a transaction each."""
 
 
 def publish(step: Step) -> Counts:
@@ -49,7 +55,6 @@ def publish(step: Step) -> Counts:
         TablesFailed: if a current table no longer exists.
     """
     pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
-    path = paths.table(names.CUTS)
     last = last_merge(paths, pipeline.current_tables)
     newest = newest_cut(paths)
     if last is None or (newest is None and not _shows_anything(paths, last.reached)):
@@ -75,7 +80,7 @@ def publish(step: Step) -> Counts:
         return {"published": 0, "cut_id": newest["cut_id"], "valid_through": reached.valid_through}
     hold(pipeline, paths, run_id)
     cut["cut_id"] = newest["cut_id"] + 1 if newest else 1
-    cut["amends"] = _amended(paths, path, newest, reached) if newest else []
+    cut["amends"] = _amended(pipeline, paths, newest, reached) if newest else []
     append_cut(paths, cut)
     entry = Entry(run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through)
     write_ledger(paths.warehouse, paths.pipeline, entry)
@@ -150,29 +155,62 @@ def _same_tables(last: dict[str, Any], cut: dict[str, Any]) -> bool:
     return all(cut["table_ids"].get(name) == table_id for name, table_id in known.items())
 
 
-def _amended(paths: TablePaths, cuts: str, last: dict[str, Any], reached: Watermark) -> list[dict[str, Any]]:
+def _amended(pipeline: Pipeline, paths: TablePaths, last: dict[str, Any], reached: Watermark) -> list[dict[str, Any]]:
     """Return (cut, transaction) for every transaction released since the last cut that belongs into an earlier one.
+
+    A cut that showed no table of a transaction, because they were declared or loaded later, is not amended by it.
 
     Transactions that a snapshot of all tables contains were in the cuts after it. A backfill that repaired rows amends
     all earlier cuts from its range on: it is not known which of them showed a wrong row.
     """
     since = f"release > {last['release']} and release <= {reached.release} and csn <= {last['valid_through']}"
     since += f" and csn > {loaded_snapshots.floor(paths, last['release'])}"
-    # The rows of a connector's snapshot are a transaction each: of one csn they amend a cut as one.
-    sql = "select distinct case when starts_with(xid, 'r:') then 'rows of a snapshot' else xid end as xid, csn from t"
-    sql += f" where status = 'released' and {since} order by csn, xid"
+    late_ones = f"status = 'released' and {since}"
+    sql = f"select distinct {XID}, csn from t where {late_ones} order by csn, xid"
     late = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     repairs = shadow_tables.repaired_since(paths, last["published_at"])
     late += [{"xid": f"backfill {row['run_id']}", "csn": row["from_csn"]} for row in repairs]
     lowest = min((row["csn"] for row in late), default=None)
     if lowest is None:
         return []
-    earlier = small_tables.query(
-        cuts, f"select cut_id, valid_through from t where valid_through >= {lowest} order by cut_id"
-    )
+    sql = f"select cut_id, valid_through, versions from t where valid_through >= {lowest} order by cut_id"
+    earlier = small_tables.query(paths.table(names.CUTS), sql)
+    current = {*pipeline.current_tables}
+    shown = {cut["cut_id"]: {*dict(cut["versions"])} for cut in earlier}
+    # A cut with a name that is not declared may have shown a table under an earlier name.
+    lacking = {cut_id for cut_id, tables in shown.items() if tables < current}
+    tables_of = _read_tables(pipeline, paths, late_ones) if lacking else {}
     return [
         {"cut_id": cut["cut_id"], "xid": row["xid"], "csn": row["csn"]}
         for cut in earlier
         for row in late
         if row["csn"] <= cut["valid_through"]
+        and not (
+            cut["cut_id"] in lacking
+            and (tables := tables_of.get((row["xid"], row["csn"])))
+            and tables.isdisjoint(shown[cut["cut_id"]])
+        )
     ]
+
+
+def _read_tables(pipeline: Pipeline, paths: TablePaths, where: str) -> dict[tuple[str, int], set[str]]:
+    """Return by xid and csn the current tables that show some transactions; one with a row of no table is left out.
+
+    where: a SQL condition on `transactions`.
+    """
+    sql = f"select transaction_id, {XID}, csn from t where {where}"
+    chosen = small_tables.query(paths.table(names.TRANSACTIONS), sql)
+    ids = pa.array(sorted({row["transaction_id"] for row in chosen}), pa.string())
+    sql = "select distinct transaction_id, \"table\" from t where kind = 'row'"
+    rows = arrow_tables.matching(paths.change_events, sql, "transaction_id", ids).to_pylist()
+    known, by_id = present_names(pipeline, paths), dict[str, set[str | None]]()
+    for row in rows:
+        by_id.setdefault(row["transaction_id"], set()).add(known.get(row["table"]))
+    tables = dict[tuple[str, int], set[str | None]]()
+    for row in chosen:
+        tables.setdefault((row["xid"], row["csn"]), set()).update(by_id.get(row["transaction_id"], {None}))
+    return {
+        each: {*current_tables_of(pipeline, [name for name in of_rows if name is not None])}
+        for each, of_rows in tables.items()
+        if None not in of_rows
+    }
