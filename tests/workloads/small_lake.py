@@ -308,6 +308,7 @@ def _outcomes(
         "rows": decisions.rows,
         "metadata": decisions.metadata,
         "duplicates": decisions.duplicates,
+        **({"redecoded": decisions.redecoded} if decisions.redecoded else {}),
         "repeated_metadata": decisions.repeated_metadata,
         "released": sum(int(part.rows.sum()) for part in decisions.released),
         "transactions": sum(len(part.tx) for part in decisions.released),

@@ -56,8 +56,9 @@ class Decisions:
     repeated_in: (landing, table hash; 0 for metadata) that hold events of released transactions. repeated: duplicates
     of released events, to be left out. dead and waiting: transactions, in the schema UNFINISHED_ROWS of `completeness`.
     late and late_metadata: events of transactions that were finished before.
-    clocks, rows and metadata: how many were taken in; duplicates and repeated_metadata: how many were dropped. now,
-    landing and low_watermark: the last clock's.
+    clocks, rows and metadata: how many were taken in; duplicates and repeated_metadata: how many were dropped.
+    redecoded: rows that were dropped because a landing decoded messages again that had been landed before. now, landing
+    and low_watermark: the last clock's.
     """
 
     released: list[Released] = field(default_factory=list)
@@ -74,6 +75,7 @@ class Decisions:
     rows: int = 0
     metadata: int = 0
     duplicates: int = 0
+    redecoded: int = 0
     repeated_metadata: int = 0
 
 
@@ -214,7 +216,7 @@ def _with_redecoded(
     """Replace what is held of transactions by what this landing decoded again; return what is held, and the rest.
 
     A transaction that was finished meanwhile stays as it was decided: its events of this landing are left out. Each row
-    that is left out counts as a duplicate, because it was landed twice.
+    that is left out counts as decoded again: it was landed twice, but its source sent it once.
     """
     marks = batch["kind"] == ev.REDECODED
     if not marks.any():
@@ -224,7 +226,7 @@ def _with_redecoded(
     again = np.isin(batch["tx"], redecoded[np.isin(redecoded, finished["tx"])])
     replaced = np.isin(held.events["tx"], redecoded)
     for left_out in (batch[again], held.events[replaced]):
-        decisions.duplicates += int(ev.row_counts(left_out).sum())
+        decisions.redecoded += int(ev.row_counts(left_out).sum())
         decisions.repeated_metadata += int(np.count_nonzero(_is_message(left_out)))
     return Held(ev.chosen(held.events, ~replaced), held.finished, held.unreadable_ranges), ev.chosen(batch, ~again)
 

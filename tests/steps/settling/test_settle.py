@@ -295,3 +295,24 @@ def test_a_column_gets_its_new_name_in_the_history_too(shop: EditedShop) -> None
     rows = shop.shown("orders")
     assert rows == [{"id": row["id"], "amount": row["total"]} for row in shop.source("orders")]
     assert sorted(row["amount"] for row in shop.lake.rows("orders_changes")) == [1, 2, 3, 11]
+
+
+def test_rows_that_are_decoded_again_while_they_wait_are_no_duplicates_of_the_source(shop: EditedShop) -> None:
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    new = [("I", "orders", {"id": number, "total": 7}) for number in (7, 8)]
+    shop.commit(*new, ("I", "lines", {"id": 70, "o_id": 7, "q": 7}))
+    held = shop.commit(
+        ("U", "orders", {"id": 7, "total": 9}), ("I", "lines", {"id": 71, "o_id": 7, "q": 7}), late=["lines"]
+    )
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    shop.run()
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    shop.run()
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    shop.run()
+    shop.send("lines", *held["lines"], *held["lines"])
+    shop.run()
+    counted = [dict(row["counts"]) for row in shop.lake.rows("ledger") if row["step"] == "buffer_transactions"]
+    assert sum(counts["duplicates"] for counts in counted) == 1
+    assert sum(counts.get("redecoded", 0) for counts in counted) == 1
+    assert shop.shown("lines") == shop.source("lines")

@@ -258,6 +258,9 @@ def _finished(counts: dict[str, int], dead_lettered: Sequence[DeadLettered]) -> 
 def check_balance(paths: TablePaths, epoch: int, run_id: str) -> None:
     """Append the pipeline's balance to the ledger: landed = released + buffered + dead + duplicate + unwatched.
 
+    Rows that were decoded again after an edit, while their transaction waited, were landed twice: they have a count of
+    their own (`redecoded`), because their source did not send them again.
+
     Both sides are sums over all landings and over all batches of this checkpoint epoch, which begins with the first
     landing.
 
@@ -276,6 +279,7 @@ def check_balance(paths: TablePaths, epoch: int, run_id: str) -> None:
         "buffered": buffered.get("buffered_change", 0),
         "dead": buffered.get("dead", 0) + landed.get("poison", 0),
         "duplicates": buffered.get("duplicates", 0),
+        "redecoded": buffered.get("redecoded", 0),
         "unwatched": landed.get("unwatched", 0),
         "metadata": buffered.get("metadata", 0),
         "tombstones": landed.get("tombstones", 0),

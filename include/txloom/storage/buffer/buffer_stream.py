@@ -110,6 +110,7 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
         "rows": decisions.rows,
         "metadata": decisions.metadata,
         "duplicates": decisions.duplicates,
+        **({"redecoded": decisions.redecoded} if decisions.redecoded else {}),
         "repeated_metadata": decisions.repeated_metadata,
         "late": sum(len(part) for part in decisions.late),
         "released": sum(int(part.rows.sum()) for part in decisions.released),
