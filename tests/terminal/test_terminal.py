@@ -189,6 +189,19 @@ def test_lists_that_are_seldom_filled_are_shown_in_terminal_and_page(shop: Shop,
     assert "a_reader" in pages.cuts(view, page=1)
 
 
+def test_no_csn_stands_for_the_end(shop: Shop, capsys: Captured) -> None:
+    run(shop)
+    bounds = {"from_csn": 0, "to_csn": 2**63 - 1}
+    shop.write("backfills", {"run_id": "july", "status": "applied", "at": at(1), **bounds})
+    edit = {"status": "dropped", "detail": "the declaration changed", "state": '{"tables": ["items"]}', **bounds}
+    shop.write("backfills", {"run_id": "a4", "at": at(2), **edit})
+    view = pages.View.of(shop.pipeline, shop.warehouse, Links())
+    for text in (run_command(capsys, "status", "shop"), pages.ledger(view, page=1)):
+        assert str(2**63 - 1) not in text
+        assert "the end" in text
+        assert "rebuilt after an edit: items" in text
+
+
 def test_machines_get_the_read_model_as_json(shop: Shop, capsys: Captured) -> None:
     run(shop)
     written(shop, "second")
@@ -196,7 +209,7 @@ def test_machines_get_the_read_model_as_json(shop: Shop, capsys: Captured) -> No
     assert [(row["pipeline"], row["color"], row["valid_through"]) for row in overview["rows"]] == [("shop", "red", 7)]
     one = json.loads(run_command(capsys, "status", "shop", "--json"))
     assert sorted(one) == [
-        *("backfills", "cuts", "expectations", "findings", "health", "histories", "holds"),
+        *("backfills", "cuts", "edits", "expectations", "findings", "health", "histories", "holds"),
         *("incidents", "letters", "partitions", "runs", "waiting"),
     ]
     assert (one["cuts"]["total"], one["cuts"]["rows"][0]["versions"]) == (1, {"items": 4})

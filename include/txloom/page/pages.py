@@ -263,10 +263,11 @@ def incidents(view: View, *, page: int) -> str:
 
 
 def ledger(view: View, *, page: int) -> str:
-    """Return the page of runs, backfills, and the positions of partitions."""
+    """Return the page of runs, backfills, rebuilds after edits, and the positions of partitions."""
     with reading():
         listing = runs.runs(*view.whose, number=page, size=SIZE // 4)
-        values = {"backfills": runs.backfills(*view.whose), "partitions": runs.partitions(*view.whose)}
+        values = {"backfills": runs.backfills(*view.whose), "edits": runs.edits(*view.whose)}
+        values |= {"partitions": runs.partitions(*view.whose)}
     return view.render("runs", page=listing, **values)
 
 

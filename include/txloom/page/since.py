@@ -22,6 +22,7 @@ PARTS: Mapping[str, tuple[str, str | None]] = {
     changes.COLUMNS: ("cuts", None),
     changes.REDRIVEN: ("runs", None),
     changes.BACKFILL: ("runs", None),
+    changes.EDIT: ("runs", None),
 }
 """The page that shows the rows of a kind of change, and its parameter that takes the subject; else: incidents."""
 

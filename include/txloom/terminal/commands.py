@@ -85,6 +85,7 @@ def panels(pipeline: Pipeline, warehouse: str, size: int, since: datetime | None
             "runs": runs.runs(pipeline, warehouse, size=min(size, 5)),
             "partitions": runs.partitions(pipeline, warehouse, size=size),
             "backfills": runs.backfills(pipeline, warehouse, size=min(size, 5)),
+            "edits": runs.edits(pipeline, warehouse, size=min(size, 5)),
             "holds": cuts.holds(pipeline, warehouse, size=size),
             "histories": histories.histories(pipeline, warehouse, size=size),
             "incidents": problems.incidents(pipeline, warehouse, size=size),

@@ -19,6 +19,9 @@ SAMPLE = 5
 """Rows of a sample that are shown."""
 HEADINGS = {"unreadable_since": "unreadable since"}
 """Headings of columns that are stored under another name."""
+TITLES = {"edits": "rebuilt after edits of the declaration"}
+"""Titles of lists that the read model calls otherwise."""
+TO_THE_END = "the end"
 
 
 def grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> RenderableType:
@@ -230,13 +233,20 @@ def _lists(panels: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]
         "backfills": ("run_id", "status", "at", "from_csn", "to_csn", "counts"),
         "holds": ("reader", "cut_id", "since", "until"),
         "histories": ("history", "table", "status", "since_csn", "reason", "missing", "at"),
+        "edits": ("run_id", "what", "at"),
         "incidents": ("severity", "kind", "subject", "opened_at", "closed_at", "what"),
     }
     for name, columns in seldom.items():
         page: Page = panels[name]
         if page.total and not (name == "histories" and page.rows[0]["is_complete"]):
             headings = [HEADINGS.get(column, column) for column in columns]
-            yield grid(_title(name, page), headings, [[row[column] for column in columns] for row in page.rows])
+            rows = [[_cell(row, column) for column in columns] for row in page.rows]
+            yield grid(_title(TITLES.get(name, name), page), headings, rows)
+
+
+def _cell(row: Mapping[str, Any], column: str) -> Any:
+    is_open = column == "to_csn" and row["from_csn"] is not None and row["to_csn"] is None
+    return TO_THE_END if is_open else row[column]
 
 
 def _steps(steps: Sequence[Mapping[str, Any]]) -> str:

@@ -57,7 +57,7 @@ def _effect(changes: int, first: int, cut: int | None) -> list[str]:
 
 
 def _last(csn: int) -> str:
-    return "the newest" if csn == 2**63 - 1 else str(csn)
+    return "the newest" if csn == shadow_tables.TO_THE_END else str(csn)
 
 
 def _counts(row: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader, schemas, shadow_tables
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
-HIGHEST = 2**63 - 1
+HIGHEST = shadow_tables.TO_THE_END
 REBUILT, GONE, SHORT, UNREADABLE = "rebuilt", "gone", "short", "unreadable"
 """What becomes of a transaction of a backfill (`released_events.OUTCOMES`)."""
 
@@ -184,7 +184,9 @@ def resumed(pipeline: Pipeline, paths: TablePaths, run_id: str, *statuses: str) 
     """
     newest = shadow_tables.newest_run(paths)
     if newest is None or newest["run_id"] != run_id:
-        other = "no backfill" if newest is None else f"the backfill {newest['run_id']}"
+        is_edit = newest is not None and newest["detail"] == shadow_tables.EDITED
+        kind = "the rebuild after an edit in run" if is_edit else "the backfill"
+        other = "no backfill" if newest is None else f"{kind} {newest['run_id']}"
         raise ConfigurationError(f"backfill {run_id}: the shadow tables are of {other}; rebuild first")
     if newest["status"] not in statuses:
         raise ConfigurationError(

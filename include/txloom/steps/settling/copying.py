@@ -113,7 +113,7 @@ def _write(step: Step, pipeline: Pipeline, need: Need, parts: Iterator[pa.Table]
     schema = schemas.changes_schema(pipeline.table(member))
     scope = Scope(pipeline, paths, step.run_id, 0, HIGHEST, need.until)
     target = Target(history, names.POSITION, schema, is_history=True, members=(member,))
-    scope.note("rebuilding", detail="the declaration changed")
+    shadow_tables.note_edit(paths, step.run_id, "rebuilding", [member])
     rewrite = shadow_tables.anew(paths.table(names.shadow_table(history)), schema, names.POSITION)
     for rows in parts:
         rewrite.add(rows)
@@ -124,4 +124,4 @@ def _write(step: Step, pipeline: Pipeline, need: Need, parts: Iterator[pa.Table]
     if counts["missing"] or counts["different"]:
         correct_history(step.session, scope, target)
     shadow_tables.drop(paths, [names.TRANSACTIONS, history])
-    scope.note("dropped", detail="the declaration changed")
+    shadow_tables.note_edit(paths, step.run_id, "dropped", [member])

@@ -81,7 +81,8 @@ def remake(
     if not left:
         return made
     scope = scope_of(pipeline, step.paths, step.run_id, left, release)
-    scope.note("rebuilding", detail="the declaration changed")
+    tables = [need.pair[1] for need in left]
+    shadow_tables.note_edit(step.paths, step.run_id, "rebuilding", tables)
     rebuild_histories(step.session, scope)
     outcomes = _outcomes(scope)
     by_history: dict[str, list[Need]] = {}
@@ -93,7 +94,7 @@ def remake(
             made |= missing
             _write(step, scope, target, of_history, whole=not any(each.transactions for each in missing.values()))
     shadow_tables.drop(step.paths, [names.TRANSACTIONS, *(target.name for target in scope.histories)])
-    scope.note("dropped", detail="the declaration changed")
+    shadow_tables.note_edit(step.paths, step.run_id, "dropped", tables)
     return made
 
 

@@ -20,7 +20,7 @@ from txloom.storage.paths import TablePaths, write_whole
 from txloom.storage.stores.file_systems import filesystem_of
 
 T = TypeVar("T")
-FORMAT = 1
+FORMAT = 2
 """Changes with what any of the values means."""
 
 

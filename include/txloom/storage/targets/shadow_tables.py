@@ -1,6 +1,8 @@
 """Shadow tables: the rows that a backfill rebuilt beside the live ones, how they differ, and the state of each run."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -11,6 +13,7 @@ from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.small_tables import latest
 from txloom.storage.delta.sql import instant_literal, sql_name, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.rewriting.rewrite import Rewrite
@@ -25,6 +28,44 @@ written by it."""
 DIFFERENCE = [pa.field(KIND, pa.string()), pa.field(WAS, pa.string()), pa.field(DIGEST, pa.int64())]
 """The columns of a table of differences beside those of the rebuilt row (of surplus: the live row). was: the live row,
 as JSON, for some rows. digest: a hash of kind and values, which is summed over rows."""
+
+TO_THE_END = 2**63 - 1
+"""The to_csn of a backfill without an upper bound; no reader shows it as a number."""
+EDITED = "the declaration changed"
+"""The detail of each row that a merge writes because it rebuilds histories after an edit. No person started it."""
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """A run that replaced the shadow tables.
+
+    Args:
+        run_id: the run.
+        status: its newest status.
+        at: when it had that status.
+        is_edit: whether a merge rebuilt histories after an edit of the declaration; else it is a backfill.
+        tables: of an edit, the source tables whose rows were rebuilt; none if an older version wrote the rows.
+        is_replaced: whether another run replaced the shadow tables later.
+    """
+
+    run_id: str
+    status: str
+    at: datetime
+    is_edit: bool
+    tables: tuple[str, ...] = ()
+    is_replaced: bool = False
+
+    def __str__(self) -> str:
+        """Describe a rebuild after an edit in words: whether it still runs, and of which tables.
+
+        >>> print(Rebuild("r1", "rebuilding", datetime(2026, 1, 1), True, ("lines", "orders")))
+        rebuilding after an edit: lines, orders
+        """
+        if self.status == "dropped":
+            what = "rebuilt after an edit"
+        else:
+            what = "rebuilding after an edit" + (" was interrupted" if self.is_replaced else "")
+        return f"{what}: {', '.join(self.tables)}" if self.tables else what
 
 
 def write(path: str, rows: pa.Table) -> None:
@@ -64,6 +105,36 @@ def note(paths: TablePaths, row: dict[str, Any]) -> None:
 def newest_run(paths: TablePaths) -> dict[str, Any] | None:
     """Return the newest row of the newest backfill, of which the shadow tables are; None before there was one."""
     return small_tables.newest(paths.table(names.BACKFILLS), "*", '"table" is null')
+
+
+def note_edit(paths: TablePaths, run_id: str, status: str, tables: Sequence[str]) -> None:
+    """Append a row to `backfills` about a rebuild after an edit, because it replaces the shadow tables of a backfill.
+
+    Args:
+        paths: the tables of the pipeline.
+        run_id: the run of the merge.
+        status: rebuilding, or dropped when the shadow tables are removed again.
+        tables: the source tables whose rows are rebuilt.
+    """
+    row = {"run_id": run_id, "from_csn": 0, "to_csn": TO_THE_END, "status": status, "detail": EDITED}
+    note(paths, row | {"state": json.dumps({"tables": sorted(tables)})})
+
+
+def read_rebuilds(paths: TablePaths) -> list[Rebuild]:
+    """Return all backfills and rebuilds after edits, the oldest first."""
+    path = paths.table(names.BACKFILLS)
+    columns = "run_id, status, at, detail, state"
+    of_runs = '"table" is null and status is not null'
+    known: dict[tuple[str, bool], Rebuild] = {}
+    for row in reversed(small_tables.query(path, f"select {columns} from t where {of_runs} order by {latest(path)}")):
+        is_edit = row["detail"] == EDITED
+        before = known.pop((row["run_id"], is_edit), None)
+        tables = json.loads(row["state"] or "{}").get("tables", []) if is_edit else []
+        named = {*tables, *(before.tables if before else ())}
+        made = Rebuild(row["run_id"], row["status"], row["at"], is_edit, tuple(sorted(named)), is_replaced=True)
+        known[row["run_id"], is_edit] = made
+    rebuilds = list(known.values())
+    return [*rebuilds[:-1], *(replace(each, is_replaced=False) for each in rebuilds[-1:])]
 
 
 def repaired_since(paths: TablePaths, moment: datetime) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ as the source wrote them: what shows them must escape them.
     pipeline/waiting.py       transactions that wait for missing parts
     pipeline/problems.py      expectations, findings, incidents
     pipeline/dead_letters.py  dead letters by cause, and those that were dismissed
-    pipeline/runs.py          the ledger by run, backfills, partitions
+    pipeline/runs.py          the ledger by run, backfills, rebuilds after edits, partitions
     pipeline/cuts.py          published cuts and who reads them
     pipeline/lag_series.py    lag and throughput over time
     stories/transaction.py    the story of a transaction

@@ -58,6 +58,15 @@ def test_cuts_say_how_many_and_how_far_valid_through_moved(shop: Shop) -> None:
     assert texts(shop, at(10)) == [("moved", "1 cut published: valid-through stays at 12")]
 
 
+def test_a_backfill_has_its_newest_state_and_an_edit_is_not_a_backfill(shop: Shop) -> None:
+    backfill = [{"run_id": "july", "status": status, "at": at(n)} for n, status in enumerate(("rebuilt", "applied"), 1)]
+    edit = {"run_id": "a4", "detail": "the declaration changed", "state": '{"tables": ["items"]}'}
+    shop.write("backfills", *backfill, {**edit, "status": "rebuilding", "at": at(3)})
+    assert texts(shop) == [("over", "backfill july: applied"), ("over", "rebuilding after an edit: items")]
+    shop.write("backfills", {**edit, "status": "dropped", "at": at(4)})
+    assert texts(shop, at(3)) == [("over", "rebuilt after an edit: items")]
+
+
 def test_dead_letters_that_came_are_counted_by_cause_until_they_are_released_or_dismissed(shop: Shop) -> None:
     shop.write("dead_letters", letter(1, -5), letter(2, 5), letter(3, 6), letter(4, 7, cause="excess"))
     assert texts(shop) == [

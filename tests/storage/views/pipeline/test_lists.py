@@ -1,5 +1,6 @@
 """What is shown of a pipeline in lists: rows in, pages out, with totals that count everything."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -39,7 +40,7 @@ def stuck(number: int, **more: Any) -> dict[str, Any]:
 
 
 def test_a_pipeline_that_never_ran_has_empty_lists_and_no_age(shop: Shop) -> None:
-    calls = (cuts.cuts, cuts.holds, runs.runs, runs.backfills, runs.partitions, dead_letters.dead_letters)
+    calls = (cuts.cuts, cuts.holds, runs.runs, runs.backfills, runs.edits, runs.partitions, dead_letters.dead_letters)
     calls += (problems.open_findings, problems.incidents)
     for ask in calls:
         assert ask(shop.pipeline, shop.warehouse) == EMPTY, ask.__name__
@@ -270,6 +271,32 @@ def test_a_backfill_is_one_row_with_its_tables(shop: Shop) -> None:
         ("items", "applied", {"missing": 2})
     ]
     assert (oldest["run_id"], oldest["tables"]) == ("june", [])
+
+
+def test_a_backfill_to_the_end_has_no_last_csn(shop: Shop) -> None:
+    row = {"run_id": "july", "status": "applied", "at": at(1), "from_csn": 5, "to_csn": 2**63 - 1}
+    shop.write("backfills", row)
+    assert [each["to_csn"] for each in runs.backfills(shop.pipeline, shop.warehouse).rows] == [None]
+
+
+def test_what_a_merge_rebuilds_after_an_edit_is_not_a_backfill(shop: Shop) -> None:
+    shop.write("backfills", {"run_id": "july", "status": "applied", "at": at(0), "from_csn": 5, "to_csn": 6})
+    shop.write("backfills", edited("a3", "rebuilding", 1), edited("a4", "rebuilding", 2, "parts"))
+    shop.write("backfills", edited("a4", "dropped", 3, "parts"), edited("a4", "rebuilding", 4, "items"))
+    assert [row["run_id"] for row in runs.backfills(shop.pipeline, shop.warehouse).rows] == ["july"]
+    assert [(row["run_id"], row["what"]) for row in runs.edits(shop.pipeline, shop.warehouse).rows] == [
+        ("a4", "rebuilding after an edit: items, parts"),
+        ("a3", "rebuilding after an edit was interrupted"),
+    ]
+    shop.write("backfills", edited("a4", "dropped", 5, "items"))
+    assert runs.edits(shop.pipeline, shop.warehouse).rows[0]["what"] == "rebuilt after an edit: items, parts"
+
+
+def edited(run_id: str, status: str, minutes: float, *tables: str) -> dict[str, Any]:
+    """Return a row that a merge writes about its rebuild after an edit; without tables as an older version wrote it."""
+    state = json.dumps({"tables": tables}) if tables else None
+    row = {"run_id": run_id, "status": status, "at": at(minutes), "from_csn": 0, "to_csn": 2**63 - 1}
+    return row | {"detail": "the declaration changed", "state": state}
 
 
 def test_the_partition_that_is_furthest_behind_comes_first(shop: Shop) -> None:

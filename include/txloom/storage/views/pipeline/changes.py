@@ -26,6 +26,7 @@ from txloom.storage.health.facts import dead_letters_of, lifecycles_of, newest_r
 from txloom.storage.health.remembered import remembered
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
+from txloom.storage.targets.shadow_tables import Rebuild, read_rebuilds
 from txloom.storage.views.paging import Row, open_tables
 from txloom.storage.views.pipeline.waiting import UNDECIDED
 
@@ -33,7 +34,7 @@ ACT, OVER, MOVED = "act", "over", "moved"
 URGENCIES = (ACT, OVER, MOVED)
 """Something is to be done; something ended, or somebody did something; the pipeline went on."""
 LETTERS, WAITING, REDRIVEN, DISMISSED = "dead letters", "waiting", "redriven", "dismissed"
-COLUMNS, BACKFILL, CUTS, RUN = "columns", "backfill", "cuts", "failed run"
+COLUMNS, BACKFILL, EDIT, CUTS, RUN = "columns", "backfill", "edit", "cuts", "failed run"
 OF_ITS_KIND = (kinds.DEAD, kinds.STUCK, kinds.EXPECTATION, kinds.FINDING)
 """Kinds of incidents of which the rows themselves are shown."""
 SLACK = timedelta(minutes=10)
@@ -242,10 +243,14 @@ def _adopted(scope: Scope) -> Iterator[Change]:
 
 
 def _backfills(scope: Scope) -> Iterator[Change]:
-    of_run = '"table" is null and status is not null'
-    sql = f"select run_id, max(status) as status, max(at) as at from t where {of_run} group by run_id order by at"
-    for row in scope.all_of(names.BACKFILLS, sql):
-        yield Change(OVER, BACKFILL, row["run_id"], f"backfill {row['run_id']}: {row['status']}", row["at"])
+    """Yield the newest state of each backfill, and what merges rebuilt after edits of the declaration."""
+    paths = scope.paths
+    rebuilds = remembered("backfills in brief", list[Rebuild], lambda: read_rebuilds(paths))
+    for each in (each for each in rebuilds if each.at > scope.since):
+        if each.is_edit:
+            yield Change(OVER, EDIT, each.run_id, str(each), each.at)
+        else:
+            yield Change(OVER, BACKFILL, each.run_id, f"backfill {each.run_id}: {each.status}", each.at)
 
 
 def _cuts(scope: Scope) -> Iterator[Change]:

@@ -1,13 +1,14 @@
-"""Runs of a pipeline: the ledger by run, backfills, and the watermarks of the source's partitions."""
+"""Runs of a pipeline: the ledger by run, backfills, rebuilds after edits, and the source's partitions."""
 
 from datetime import UTC, datetime
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.sql import text_list
+from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.landing import partition_watermarks
 from txloom.storage.paths import TablePaths
+from txloom.storage.targets import shadow_tables
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, open_tables, sliced
 
 CARRIED = "carried forward"
@@ -47,12 +48,15 @@ def _balanced(steps: list[Row]) -> bool | None:
 def backfills(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return backfills, the newest first: run_id, status, at, from_csn, to_csn, counts, detail, and tables.
 
-    tables: of each rebuilt table: table, status, counts, detail, at.
+    to_csn: None: to the end. tables: of each rebuilt table: table, status, counts, detail, at. What a merge rebuilds
+    after an edit is not a backfill: see `edits`.
     """
     paths = TablePaths(warehouse, pipeline.name)
+    of_backfills = f"detail is distinct from {text_literal(shadow_tables.EDITED)}"
+    bounded = f"nullif(to_csn, {shadow_tables.TO_THE_END}) as to_csn"
     newest = 'row_number() over (partition by run_id, "table" order by at desc) as n'
-    columns = 'run_id, "table", status, from_csn, to_csn, counts, detail, at'
-    sql = f'select {columns} from (select *, {newest} from t) where n = 1 order by "table"'
+    columns = f'run_id, "table", status, from_csn, {bounded}, counts, detail, at'
+    sql = f'select {columns} from (select *, {newest} from t where {of_backfills}) where n = 1 order by "table"'
     by_run: dict[str, Row] = {}
     for row in small_tables.query(paths.table(names.BACKFILLS), sql):
         each = by_run.setdefault(row["run_id"], {"run_id": row["run_id"], "at": row["at"], "tables": []})
@@ -63,6 +67,21 @@ def backfills(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
             each["tables"].append({name: row[name] for name in ("table", "status", "counts", "detail", "at")})
     empty: Row = dict.fromkeys(("status", "from_csn", "to_csn", "counts", "detail"))
     rows = [{**empty, **each} for each in sorted(by_run.values(), key=lambda each: each["at"], reverse=True)]
+    return sliced(rows, number, size, last_step(paths))
+
+
+@open_tables
+def edits(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
+    """Return what merges rebuilt after edits of the declaration, the newest first.
+
+    rows: run_id; what (in words: whether it still runs, and the tables); tables (source tables; none if an older
+    version rebuilt them); at.
+    """
+    paths = TablePaths(warehouse, pipeline.name)
+    of_edits = [each for each in reversed(shadow_tables.read_rebuilds(paths)) if each.is_edit]
+    rows: list[Row] = [
+        {"run_id": each.run_id, "what": str(each), "tables": [*each.tables], "at": each.at} for each in of_edits
+    ]
     return sliced(rows, number, size, last_step(paths))
 
 
