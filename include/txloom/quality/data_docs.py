@@ -156,6 +156,8 @@ def _line(
     named = f'<a href="{page}">{name}</a>' if page in documents else name
     if isinstance(result, str):
         verdict, failed, at = "<b class='bad'>Not judged</b>", _text(without(result, referenced)), ""
+    elif result["success"] is None:
+        verdict, failed, at = "<b>Not judged</b>", _text(without(str(result["detail"]), referenced)), versions(result)
     else:
         verdict = "<b class='good'>Holds</b>" if result["success"] else "<b class='bad'>Fails</b>"
         failed, at = f"{result['failed']} of {result['checked']}", versions(result) or "nothing"

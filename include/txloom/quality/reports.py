@@ -16,6 +16,9 @@ from txloom.quality.incidents import moment
 
 SHOWN = 5
 """Rows of a sample that the report for chat shows; the page shows the whole sample."""
+_PLACE = {False: 0, None: 1, True: 2}
+"""The order of results by `success`; None: not judged."""
+_HEADINGS = {False: "Failed", None: "Not judged", True: "Passed"}
 ORDER = ("block", "warn", "info")
 MEANS = {
     "block": "blocks: nothing is published until it passes",
@@ -52,11 +55,14 @@ class Report:
 
     @property
     def ordered(self) -> list[Mapping[str, Any]]:
-        """Return the results of declared expectations: failed ones first, those that block before others."""
+        """Return the results of declared expectations: failed ones first, those that block before others.
+
+        Those that were not judged come before those that passed.
+        """
         position = {each.id: number for number, each in enumerate(self.expectations)}
         known = [row for name, row in self.results.items() if name in position]
         return sorted(
-            known, key=lambda row: (row["success"], ORDER.index(row["severity"]), position[row["expectation"]])
+            known, key=lambda row: (_PLACE[row["success"]], ORDER.index(row["severity"]), position[row["expectation"]])
         )
 
     @property
@@ -66,10 +72,12 @@ class Report:
 
     @property
     def headline(self) -> str:
-        """Return one line: how many failed, passed, and are not checked yet."""
-        failed = [row for row in self.ordered if not row["success"]]
-        passed = f"{len(self.ordered) - len(failed)} passed"
-        more = f", {len(self.unchecked)} not checked yet" if self.unchecked else ""
+        """Return one line: how many failed, passed, were not judged, and are not checked yet."""
+        failed = [row for row in self.ordered if row["success"] is False]
+        passed = f"{sum(row['success'] is True for row in self.ordered)} passed"
+        unjudged = sum(row["success"] is None for row in self.ordered)
+        more = f", {unjudged} not judged" if unjudged else ""
+        more += f", {len(self.unchecked)} not checked yet" if self.unchecked else ""
         if not failed:
             return f"{passed}{more}"
         blocks = sum(row["severity"] == "block" for row in failed)
@@ -96,16 +104,18 @@ def html(report: Report) -> str:
 
 
 def _section(row: Mapping[str, Any]) -> str:
-    failed = not row["success"]
-    kind = ("bad" if row["severity"] == "block" else "soft") if failed else "good"
-    head = f"<h2>{'Failed' if failed else 'Passed'}: {_text(row['expectation'])}</h2><p>{_text(row['sentence'])}</p>"
+    failed = row["success"] is False
+    kind = ("bad" if row["severity"] == "block" else "soft") if failed else "good" if row["success"] else ""
+    head = f"<h2>{_HEADINGS[row['success']]}: {_text(row['expectation'])}</h2><p>{_text(row['sentence'])}</p>"
     return f'<section class="{kind}">{head}{_list(_facts(row))}{_table(row) if failed else ""}</section>'
 
 
 def _facts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the facts of a result, in the order in which a person on call needs them: what, since when, what to do."""
     facts = [("What", what(row))]
-    if not row["success"]:
+    if row["success"] is None:
+        facts.append(("Last passed", _moment(row.get("last_good")) or "never"))
+    elif not row["success"]:
         runs = row.get("streak") or 1
         since = (
             f"{_moment(row.get('first_seen') or row['checked_at'])}, {runs} {'run' if runs == 1 else 'runs'} in a row"

@@ -34,9 +34,12 @@ class CheckInput:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of one expectation: how many rows were looked at, how many fail, and the first of those."""
+    """The result of one expectation: how many rows were looked at, how many fail, and the first of those.
 
-    success: bool
+    success: None where the expectation was not judged; detail says why.
+    """
+
+    success: bool | None
     checked: int
     failed: int
     sample: list[dict[str, Any]] = field(default_factory=list)

@@ -508,9 +508,10 @@ EXPECTATION_RESULTS = arrow_schema(
         ("streak", pa.int64()),
     ]
 )
-"""One row per run, expectation and outcome; sample: a JSON list of failing rows, bounded and without secrets; versions:
-what was looked at. first_seen: when this row of failures began, null where it passed; last_good: when it passed last;
-streak: how many runs in a row it has failed."""
+"""One row per run, expectation and outcome; success: null where it was not judged, detail says why; sample: a JSON list
+of failing rows, bounded and without secrets; versions: what was looked at. first_seen: when this row of failures began,
+null where it passed; last_good: when it passed last; streak: how many runs in a row it has failed. A row that was not
+judged has those of the row before it."""
 
 COLUMN_FIGURES = pa.struct(
     [("nulls", pa.int64()), ("distinct", pa.int64()), ("minimum", pa.string()), ("maximum", pa.string())]

@@ -150,16 +150,12 @@ def _title(name: str, page: Page) -> str:
 
 
 def expectations(page: Page) -> Iterator[RenderableType]:
-    """Yield all expectations, with rows of those that fail."""
-    words = {
-        True: ("passes", COLORS["green"]),
-        False: ("fails", COLORS["red"]),
-        None: ("not checked yet", COLORS["grey"]),
-    }
+    """Yield all expectations, with rows of those that fail, and the reason of those that were not judged."""
+    words = {True: ("passes", COLORS["green"]), False: ("fails", COLORS["red"])}
     columns = ("", "expectation", "severity", "failed of", "since", "last good", "in a row", "what must hold")
     rows = [
         [
-            shown(*words[row["success"]]),
+            shown(*words.get(row["success"], (_unjudged(row), COLORS["grey"]))),
             *(row["expectation"], row["severity"]),
             None if row["success"] is None else f"{row['failed']} of {row['checked']}",
             *(row["since"], row["last_good"], row["streak"], row["sentence"]),
@@ -174,6 +170,12 @@ def expectations(page: Page) -> Iterator[RenderableType]:
             )
         if row["success"] is False:
             yield shown(f"  do: {row['hint']}")
+        if row["success"] is None and row["checked_at"] is not None:
+            yield shown(f"  {row['expectation']}: {row['detail']}")
+
+
+def _unjudged(row: Mapping[str, Any]) -> str:
+    return "not checked yet" if row["checked_at"] is None else "not judged"
 
 
 def waiting(listing: Waiting) -> Iterator[RenderableType]:
@@ -231,9 +233,9 @@ def _lists(panels: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]
         "findings": ("severity", "code", "table", "column", "since_csn", "evidence", "hint"),
         "partitions": ("topic", "partition", "csn", "at", "unreadable_since"),
         "backfills": ("run_id", "status", "at", "from_csn", "to_csn", "counts"),
+        "edits": ("run_id", "what", "at"),
         "holds": ("reader", "cut_id", "since", "until"),
         "histories": ("history", "table", "status", "since_csn", "reason", "missing", "at"),
-        "edits": ("run_id", "what", "at"),
         "incidents": ("severity", "kind", "subject", "opened_at", "closed_at", "what"),
     }
     for name, columns in seldom.items():

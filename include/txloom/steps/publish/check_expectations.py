@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ def check_expectations(step: Step, only: Sequence[str] = ()) -> Counts:
         only: ids of expectations; empty: all.
 
     Returns:
-        checked, failed: how many expectations. rows: how many rows failed.
+        checked, failed: how many expectations. rows: how many rows failed. unjudged: how many were not judged, because
+        a table is not complete; left out if there are none.
 
     Raises:
         ExpectationFailed: after everything is written, if one with severity `block` failed; the message names the rows
@@ -45,11 +46,10 @@ def check_expectations(step: Step, only: Sequence[str] = ()) -> Counts:
         rows.append(_checked(pipeline, paths, expectation, run_id, known))
         known |= {expectation.id: rows[-1]}
     report(pipeline, paths, run_id, known)
-    failed = [result for result in rows if not result["success"]]
-    for result in failed:
-        LOG.info(f"{result['severity']}: {shown(result)}")
+    failed = [result for result in rows if result["success"] is False]
+    log_results(rows)
     refuse(failed)
-    return {"checked": len(rows), "failed": len(failed), "rows": sum(result["failed"] for result in failed)}
+    return {**counts_of(rows, "checked"), "rows": sum(result["failed"] for result in failed)}
 
 
 def unplanned(pipeline: Pipeline, file: Path) -> list[str]:
@@ -89,10 +89,30 @@ def hold(pipeline: Pipeline, paths: TablePaths, run_id: str) -> None:
         if result is None or not unchanged(paths, result["versions"], at):
             result, new = _checked(pipeline, paths, expectation, run_id, known), True
             known |= {expectation.id: result}
-        failed += [result] if not result["success"] else []
+        failed += [result] if result["success"] is False else []
+        log_results([result] if result["success"] is None else [])
     if new:
         report(pipeline, paths, run_id, known)
     refuse(failed)
+
+
+def log_results(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Log each result that failed or was not judged in one line."""
+    for result in rows:
+        if not result["success"]:
+            LOG.info(f"{result['severity']}: {shown(result)}")
+
+
+def counts_of(rows: Sequence[Mapping[str, Any]], judged: str) -> dict[str, int]:
+    """Return how many results were judged, failed and were not judged.
+
+    Args:
+        rows: the results.
+        judged: the name of the count of those that were judged.
+    """
+    unjudged = sum(result["success"] is None for result in rows)
+    failed = sum(result["success"] is False for result in rows)
+    return {judged: len(rows) - unjudged, "failed": failed, **({"unjudged": unjudged} if unjudged else {})}
 
 
 def refuse(failed: Sequence[dict[str, Any]]) -> None:
@@ -136,8 +156,13 @@ def report(pipeline: Pipeline, paths: TablePaths, run_id: str, known: Mapping[st
     results.write_report(paths, run_id, pages)
 
 
-def shown(result: dict[str, Any]) -> str:
-    """Return one line about a failed result: the expectation, how many rows, the first of them, versions and hint."""
+def shown(result: Mapping[str, Any]) -> str:
+    """Return one line about a result that did not pass.
+
+    Of a failed one: the expectation, how many rows, the first of them, versions and hint. Else why it was not judged.
+    """
+    if result["success"] is None:
+        return f"{result['expectation']}: {result['detail']}"
     sample = json.loads(result["sample"])
     first = [{name: value for name, value in row.items() if not name.startswith(names.SYSTEM_PREFIX)} for row in sample]
     shown = [reports.in_words(row) for row in first[:3]]

@@ -24,6 +24,7 @@ from txloom.storage.targets.undeclared_columns import effective_pipeline
 ALL = re.compile(r"(?<!count\()\*")
 """Matches a query that takes all columns, and may give any of them another name."""
 GONE = "the newest cut has it; the next merge_current writes it anew out of its history"
+UNJUDGED = "not judged"
 NOTHING = "nothing to check yet: the tables do not exist"
 
 
@@ -52,7 +53,8 @@ def judge_expectations(
 ) -> Results:
     """Judge expectations; nothing is written.
 
-    An expectation about a table that the newest cut has and that no longer exists fails.
+    An expectation about a table that the newest cut has and that no longer exists fails. An expectation about a table
+    that is not complete is not judged: it neither passes nor fails.
 
     Args:
         pipeline: the declaration.
@@ -64,17 +66,41 @@ def judge_expectations(
     effective = effective_pipeline(pipeline, state.paths)
     at = {each.id: state.versions(data_checks.tables_of(pipeline, each)) for each in expectations}
     missing = {each.id: gone(state.paths, list(data_checks.tables_of(pipeline, each))) for each in expectations}
-    there = [each for each in expectations if not missing[each.id]]
+    unjudged = {each.id: why for each in expectations if (why := _why_unjudged(pipeline, state, each, at[each.id]))}
+    there = [each for each in expectations if not missing[each.id] and each.id not in unjudged]
     inputs = [(each, _check_input(effective, state, each, at[each.id])) for each in there]
     judgement = judge(inputs, suite=pipeline.name, run_id=run_id, always=always, referenced=pipeline.referenced)
     rows, errors = {}, {}
     for each in expectations:
-        verdict = _gone(missing[each.id]) if missing[each.id] else judgement.verdicts[each.id]
+        verdict = (
+            _gone(missing[each.id])
+            if missing[each.id]
+            else Verdict(None, 0, 0, detail=unjudged[each.id])
+            if each.id in unjudged
+            else judgement.verdicts[each.id]
+        )
         if isinstance(verdict, TxloomError):
             errors[each.id] = verdict
         else:
             rows[each.id] = _row(pipeline, effective, each, verdict, run_id, at[each.id])
     return Results(rows, errors, judgement.outcomes)
+
+
+def _why_unjudged(pipeline: Pipeline, state: State, expectation: Expectation, at: Mapping[str, int]) -> str:
+    """Return why an expectation cannot be judged on the tables that are complete; "": it can.
+
+    The age of valid-through needs only one table.
+
+    Raises:
+        ConfigurationError: if its SQL is refused.
+    """
+    tables_read = list(data_checks.tables_of(pipeline, expectation))
+    if len(at) == len(tables_read) or (at and isinstance(expectation, kinds.ValidThroughExpectation)):
+        return ""
+    if lacking := state.lacking(tables_read):
+        data_checks.plan(pipeline, expectation)
+        return f"{UNJUDGED}: {', '.join(lacking)}"
+    return ""
 
 
 def _gone(tables: Sequence[str]) -> Verdict:

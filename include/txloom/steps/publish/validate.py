@@ -7,7 +7,7 @@ from typing import Any
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import data_docs
-from txloom.steps.publish.check_expectations import refuse, report, shown
+from txloom.steps.publish.check_expectations import counts_of, log_results, refuse, report
 from txloom.steps.publish.judge import Results, judge_expectations
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import results
@@ -26,7 +26,8 @@ def validate(step: Step) -> Counts:
     the newer state then.
 
     Returns:
-        validated: how many expectations; failed; rows that failed; cut_id; judged: how many Great Expectations judged.
+        validated: how many expectations; failed; rows that failed; cut_id; judged: how many Great Expectations judged;
+        unjudged: how many nothing judged, because the cut lacks a table (left out if there are none).
 
     Raises:
         ExpectationFailed: after everything is written, if one with severity `block` failed.
@@ -38,17 +39,12 @@ def validate(step: Step) -> Counts:
         return {"validated": 0}
     outcome = judge_expectations(pipeline, state, pipeline.expectations, run_id, always=True)
     rows = _entered(pipeline, state, run_id, outcome.rows)
-    failed = [row for row in rows.values() if not row["success"]]
-    counts: dict[str, int] = {
-        "validated": len(rows),
-        "failed": len(failed),
-        "rows": sum(row["failed"] for row in failed),
-    }
+    failed = [row for row in rows.values() if row["success"] is False]
+    counts = counts_of([*rows.values()], "validated") | {"rows": sum(row["failed"] for row in failed)}
     counts |= {"cut_id": state.cut.cut_id, "judged": len(outcome.outcomes)}
     results.write_data_docs(paths, run_id, _pages(pipeline, state, run_id, outcome))
     write_ledger(paths.warehouse, paths.pipeline, Entry(run_id, "validate", datetime.now(UTC), counts))
-    for row in failed:
-        LOG.info(f"{row['severity']}: {shown(row)}")
+    log_results(rows.values())
     outcome.refuse_unjudged()
     refuse(failed)
     return {**counts}

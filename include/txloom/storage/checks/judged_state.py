@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.storage.declarations.incomplete import without_incomplete
+from txloom.storage.declarations.incomplete import incomplete_among, without_incomplete
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import reading
 from txloom.storage.delta.table_metadata import versions
@@ -38,6 +38,11 @@ class Newest:
         with reading():
             return versions(self.paths, without_incomplete(self.pipeline, self.paths, tables))
 
+    def lacking(self, tables: Iterable[str]) -> list[str]:
+        """Return for each table that is not complete a clause that says so."""
+        with reading():
+            return _incomplete(self.pipeline, self.paths, tables)
+
     @property
     def valid_through(self) -> int | None:
         """Return the csn up to which the tables are merged; None before the first merge."""
@@ -56,6 +61,7 @@ class Published:
     """The tables as a cut has them; releases: those that the cut before it did not show.
 
     Tables that no cut names are read as they are, except row tables kept for documents: those are read as of the cut.
+    Of these, tables that are not complete now are left out, because no cut says what they lacked then.
     """
 
     pipeline: Pipeline
@@ -67,11 +73,20 @@ class Published:
         """Return the versions of tables; those that do not exist, or that the cut does not show, are left out."""
         shown = self.pipeline.current_tables
         rows = {row_table.current for row_table in row_tables(self.pipeline)} - set(shown)
-        version_of = dict[str, int]()
-        for name, newest in versions(self.paths, list(tables)).items():
+        chosen, version_of = list(tables), dict[str, int]()
+        left_out = incomplete_among(self.pipeline, self.paths, [name for name in chosen if name not in shown])
+        for name, newest in versions(self.paths, [name for name in chosen if name not in left_out]).items():
             version = self.cut.versions.get(name) if name in shown else self._until(name) if name in rows else newest
             version_of |= {} if version is None else {name: version}
         return version_of
+
+    def lacking(self, tables: Iterable[str]) -> list[str]:
+        """Return for each table that is not complete, or that only the cut lacks, a clause that says so."""
+        chosen = [name for name in tables if name not in self.cut.versions]
+        incomplete = incomplete_among(self.pipeline, self.paths, chosen)
+        shown = [name for name in chosen if name in self.pipeline.current_tables and name not in incomplete]
+        not_shown = [f"cut {self.cut.cut_id} does not show {name}" for name in versions(self.paths, shown)]
+        return [*_incomplete(self.pipeline, self.paths, incomplete), *not_shown]
 
     def _until(self, table: str) -> int | None:
         """Return the newest version of a table whose watermark is not above the cut's."""
@@ -98,6 +113,14 @@ class Published:
 
 
 State = Newest | Published
+
+
+def _incomplete(pipeline: Pipeline, paths: TablePaths, tables: Iterable[str]) -> list[str]:
+    """Return for each table that is not complete a clause; a row table bears the name of its source table."""
+    named = {row_table.current: row_table.table.name for row_table in row_tables(pipeline)}
+    declared = pipeline.current_tables
+    shown = [name if name in declared else named.get(name, name) for name in incomplete_among(pipeline, paths, tables)]
+    return [f"{name} is not complete" for name in shown]
 
 
 def published(pipeline: Pipeline, paths: TablePaths) -> Published | None:

@@ -15,7 +15,9 @@ from txloom.storage.system_tables import EXPECTATION_RESULTS
 
 INDEX = "index.html"
 SAME = ("success", "failed", "severity")
-"""Two results of a run on the same versions that agree in these are the same: the second is not written."""
+"""Two results of a run on the same versions that agree in these are the same: the second is not written.
+
+Two that were not judged are the same if they also give the same reason."""
 _NEWEST = "row_number() over (partition by expectation order by checked_at desc) as n"
 
 
@@ -31,7 +33,8 @@ def entered(paths: TablePaths, result: dict[str, Any], said: dict[str, Any] | No
     said: the newest result of the expectation in this run, None where there is none.
     """
     path, at = paths.table(names.EXPECTATION_RESULTS), dict(result["versions"])
-    if said is not None and all(said[name] == result[name] for name in SAME) and unchanged(paths, said["versions"], at):
+    same = (*SAME, "detail") if result["success"] is None else SAME
+    if said is not None and all(said[name] == result[name] for name in same) and unchanged(paths, said["versions"], at):
         return said
     before = newest(paths, result["expectation"]).get(result["expectation"])
     row = {**result, **_streak(before, result)}
@@ -40,15 +43,23 @@ def entered(paths: TablePaths, result: dict[str, Any], said: dict[str, Any] | No
     return {**row, "versions": dict(row["versions"])}
 
 
-def newest(paths: TablePaths, expectation: str | None = None) -> dict[str, dict[str, Any]]:
+def newest(paths: TablePaths, expectation: str | None = None, *, judged: bool = False) -> dict[str, dict[str, Any]]:
     """Return by id the newest result of each expectation, or of one, and since when it fails.
 
     Beside the stored columns a row has `since` (when the failures began, None where it passed), `last_good` and
     `streak` (in how many runs it failed, 0 where it passed). They are stored with each result, so that they stay when
-    older results are removed; of a result from before these columns they are counted from the rows that are there.
+    older results are removed; of a result from before these columns they are counted from the rows that are there. A
+    result that was not judged (success None) has those of the result before it.
+
+    Args:
+        paths: the tables of the pipeline.
+        expectation: the id of one expectation; None: all.
+        judged: pass over results that were not judged.
     """
     path = paths.table(names.EXPECTATION_RESULTS)
-    only = "" if expectation is None else f" where expectation = {text_literal(expectation)}"
+    conditions = [] if expectation is None else [f"expectation = {text_literal(expectation)}"]
+    conditions += ["success is not null"] if judged else []
+    only = f" where {' and '.join(conditions)}" if conditions else ""
     rows = small_tables.query(path, f"select * from (select *, {_NEWEST} from t{only}) where n = 1")
     return {row["expectation"]: row | _past(path, row) for row in rows}
 
@@ -56,7 +67,7 @@ def newest(paths: TablePaths, expectation: str | None = None) -> dict[str, dict[
 def _past(path: str, row: dict[str, Any]) -> dict[str, Any]:
     if row["success"]:
         return {"since": None, "last_good": row["checked_at"], "streak": 0}
-    if row.get("first_seen") is not None:
+    if row["success"] is None or row.get("first_seen") is not None:
         return {"since": row["first_seen"], "last_good": row["last_good"], "streak": row["streak"]}
     same = f"expectation = {text_literal(row['expectation'])}"
     (good,) = small_tables.query(path, f"select max(checked_at) as at from t where {same} and success")
@@ -71,14 +82,17 @@ def _streak(before: dict[str, Any] | None, result: dict[str, Any]) -> dict[str, 
     at = result["checked_at"]
     if result["success"]:
         return {"first_seen": None, "last_good": at, "streak": 0}
-    if before is None or before["success"]:
-        return {"first_seen": at, "last_good": before and before["checked_at"], "streak": 1}
-    again = before["run_id"] == result["run_id"]
-    return {
-        "first_seen": before["since"],
-        "last_good": before["last_good"],
-        "streak": before["streak"] + (0 if again else 1),
-    }
+    since, last_good, streak = (
+        (before or {}).get("since"),
+        (before or {}).get("last_good"),
+        (before or {}).get("streak"),
+    )
+    if result["success"] is None:
+        return {"first_seen": since, "last_good": last_good, "streak": streak or 0}
+    if before is None or since is None:
+        return {"first_seen": at, "last_good": last_good, "streak": 1}
+    again = before["run_id"] == result["run_id"] and before["success"] is False
+    return {"first_seen": since, "last_good": last_good, "streak": (streak or 0) + (0 if again else 1)}
 
 
 def write_report(paths: TablePaths, run_id: str, pages: dict[str, str]) -> str:

@@ -97,16 +97,33 @@ def describe_lacking(paths: TablePaths, read_tables: Iterable[RowTable]) -> list
 
 
 def without_incomplete(pipeline: Pipeline, paths: TablePaths, tables: Iterable[str]) -> list[str]:
-    """Return tables without the current tables that are not complete.
-
-    Records are read only where the newest commit of one of the tables says that a merge left something incomplete.
-    """
+    """Return tables without those that `incomplete_among` returns."""
     chosen = list(tables)
-    marked = [marks.read_mark(paths.table(name)) for name in chosen if name in pipeline.current_tables]
-    if all(each.stamp or each.mark is None for each in marked):
-        return chosen
-    left_out = incomplete_current(pipeline, paths)
+    left_out = incomplete_among(pipeline, paths, chosen)
     return [name for name in chosen if name not in left_out]
+
+
+def incomplete_among(pipeline: Pipeline, paths: TablePaths, tables: Iterable[str]) -> list[str]:
+    """Return the tables that are not complete: current tables, row tables of documents, and histories of mirrors.
+
+    Records are read only if the newest commit of one of the tables says that a merge left something incomplete.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        tables: names of tables; of other tables, such as system tables, none is incomplete.
+    """
+    of_rows = {row_table.current: row_table.table.name for row_table in row_tables(pipeline)}
+    histories = {mirror.history: mirror.current for mirror in pipeline.targets.mirrors}
+    merged = {*pipeline.current_tables, *of_rows}
+    current_of = {name: histories.get(name, name) for name in tables}
+    chosen = [name for name, current in current_of.items() if current in merged]
+    marked = [marks.read_mark(paths.table(current_of[name])) for name in chosen]
+    if all(each.stamp or each.mark is None for each in marked):
+        return []
+    lacking = incomplete_tables(pipeline, r.states(r.read(paths)))
+    left_out = {*current_tables_of(pipeline, lacking), *(name for name, table in of_rows.items() if table in lacking)}
+    return [name for name in chosen if current_of[name] in left_out]
 
 
 def incomplete_current(pipeline: Pipeline, paths: TablePaths) -> list[str]:

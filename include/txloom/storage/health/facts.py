@@ -112,9 +112,9 @@ def open_findings(paths: TablePaths) -> list[dict[str, Any]]:
 
 
 def newest_results(paths: TablePaths) -> dict[str, dict[str, Any]]:
-    """Return the newest result of each expectation."""
+    """Return the newest result of each expectation that was judged."""
     kind = dict[str, dict[str, Any]]
-    rows: dict[str, dict[str, Any]] = remembered("expectations", kind, lambda: results.newest(paths))
+    rows: dict[str, dict[str, Any]] = remembered("expectations", kind, lambda: results.newest(paths, judged=True))
     return rows
 
 
@@ -250,7 +250,7 @@ def _dead_letters(paths: TablePaths, source_format: str) -> Rows:
 
 
 def failing_expectations(pipeline: Pipeline, paths: TablePaths) -> list[dict[str, Any]]:
-    """Return the newest result of each declared expectation that failed when it was last checked."""
+    """Return the newest result of each declared expectation that failed when it was last judged."""
     declared = {each.id for each in pipeline.expectations}
     newest = sorted(newest_results(paths).items())
     failed = [row for name, row in newest if name in declared and not row["success"]]

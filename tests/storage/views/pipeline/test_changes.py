@@ -67,6 +67,17 @@ def test_a_backfill_has_its_newest_state_and_an_edit_is_not_a_backfill(shop: Sho
     assert texts(shop, at(3)) == [("over", "rebuilt after an edit: items")]
 
 
+def test_an_expectation_that_was_not_judged_goes_on_as_before(shop: Shop) -> None:
+    unjudged = {"detail": "not judged: items is not complete", "checked": 0, "failed": 0}
+    failed = result(5, False, first_seen=at(5), streak=1)
+    shop.write("expectation_results", result(-5, True), failed)
+    said = texts(shop)
+    assert said == [("act", "orphans fails: 2 of 9 rows")]
+    carried = {"first_seen": at(5), "streak": 1}
+    shop.write("expectation_results", result(6, False, **carried) | {"success": None, **unjudged})
+    assert texts(shop) == said
+
+
 def test_dead_letters_that_came_are_counted_by_cause_until_they_are_released_or_dismissed(shop: Shop) -> None:
     shop.write("dead_letters", letter(1, -5), letter(2, 5), letter(3, 6), letter(4, 7, cause="excess"))
     assert texts(shop) == [

@@ -181,7 +181,7 @@ def _expectations(scope: Scope) -> Iterator[Change]:
         row = now.get(each.id)
         if row is None:
             continue
-        if not row["success"] and row["since"] is not None and row["since"] > scope.since:
+        if row["success"] is False and row["since"] is not None and row["since"] > scope.since:
             urgency = OVER if each.severity == "info" else ACT
             what = f"{each.id} fails: {row['failed']} of {row['checked']} rows"
             yield Change(urgency, kinds.EXPECTATION, each.id, what, row["since"], each.sentence or "")

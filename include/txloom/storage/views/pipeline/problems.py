@@ -20,9 +20,10 @@ CHECKED = ("success", "checked", "failed", "detail", "checked_at", "run_id", "ve
 def expectations(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return all declared expectations with their newest check: failed ones first, those that block before others.
 
-    rows: expectation, kind, severity, sentence, hint; success (None: never checked), checked, failed, detail,
-    checked_at, run_id, versions; since (the first failure after the last good check), last_good, streak (how many
-    runs in a row failed), sample (rows that fail, bounded). As of the newest check.
+    rows: expectation, kind, severity, sentence, hint; success (None: never checked, or not judged; then checked_at is
+    set, and detail says why), checked, failed, detail, checked_at, run_id, versions; since (the first failure after the
+    last good check), last_good, streak (how many runs in a row failed), sample (rows that fail, bounded). As of the
+    newest check.
     """
     paths = TablePaths(warehouse, pipeline.name)
     newest = results.newest(paths)
