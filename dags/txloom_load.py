@@ -2,7 +2,9 @@
 
 **When to use it.** A finding says that rows of a table changed without events (a column with a default, a rename, a
 change of type, a lost record): nothing that was landed holds their present values, so that no backfill can repair them.
-Export the table at the source from one consistent read, with the csn at which the read began, and load it here.
+The finding "history is not complete" needs a load too: after an edit of the declaration a table lacks rows whose
+messages are not kept any more, and cuts leave the table out. Export the table at the source from one consistent read,
+with the csn at which the read began, and load it here. The csn must be at or above the csn of each finding.
 
 **Which tables need it** is listed by the first task, `needs_snapshot`, in its log and its XCom. The same list is in
 `/txloom/status/<pipeline>_cdc` (`needs_snapshot`; and `findings` with code, column, since which csn and the evidence),

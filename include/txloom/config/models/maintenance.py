@@ -43,8 +43,8 @@ class ChangeEvents(Model):
     keep: Annotated[
         Retention | None,
         Field(
-            description="How long the messages of released events are kept, such as 90d; that they came is never "
-            "forgotten; by default for ever"
+            description="How long the messages of released events are kept after their landing, such as 90d; that they "
+            "came is never forgotten; by default for ever"
         ),
     ] = None
 

@@ -248,7 +248,8 @@ class Targets(Model):
         Literal["publish_without", "hold"],
         Field(
             description="What becomes of cuts while a table needs a snapshot, because its declaration changed and "
-            "messages of before are not kept; publish_without: they leave the table out, hold: there is no new cut"
+            "messages of before are not kept; publish_without: they leave out the table and documents over it, "
+            "hold: there is no new cut"
         ),
     ] = "publish_without"
     catalog: Annotated[
