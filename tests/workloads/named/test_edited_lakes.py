@@ -288,3 +288,22 @@ def test_a_column_that_was_left_out_has_all_its_values_when_it_is_declared_again
     assert shown == {1: "a", 2: "c" if is_sent else "b"}
     was = read.as_of(lake.pipeline, "t", csn=1000, warehouse=lake.warehouse).to_pylist()
     assert {each["id"]: each[name] for each in was} == {1: "a", 2: "b"}
+
+
+def test_a_snapshot_that_began_before_a_history_was_declared_does_not_complete_it(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
+    text = declared(tmp_path, made, [PLAIN]).read_text()
+
+    def declare_documents(name: str) -> None:
+        targets = f"targets:\n  aggregates:\n    - name: {name}\n      root: t\n      children: []\n"
+        (tmp_path / "workload.yaml").write_text(text.partition("targets:")[0] + targets)
+        lake.pipeline = load(tmp_path / "workload.yaml")
+
+    declare_documents("doc")
+    *first, last = flat(taken(made, 1000, {"t": rows_of(PLAIN, row(1, "a"), row(2, "b"))}))
+    cycle(lake, producer, first)
+    DeltaTable(lake.paths.change_events).update(predicate="kind = 'row'", updates={"value": "null"})
+    declare_documents("twin")
+    cycle(lake, producer, [last], ())
+    assert [code for code, *_ in needing(lake)] == [f.INCOMPLETE]
+    assert not any(cut["versions"] for cut in lake.rows("cuts"))

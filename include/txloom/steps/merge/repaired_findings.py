@@ -7,6 +7,8 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import NEEDS_SNAPSHOT, Finding
 from txloom.storage.checks import audited_rows, findings
+from txloom.storage.declarations import records
+from txloom.storage.declarations.incomplete import incomplete_tables
 from txloom.storage.declarations.loaded import loaded_since
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import loaded_snapshots, requested_snapshots
@@ -20,7 +22,8 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
 
     A finding about the whole source is closed once every watched table was loaded. One of an audit says since when rows
     differ, and that they still did in the cut that it read: what was loaded after that closes it. One of rows that a
-    connector read again is closed too once no row of the table is older. A repeated call closes nothing more.
+    connector read again is closed too once no row of the table is older. One of a history stays open until its record
+    says that it is complete. A repeated call closes nothing more.
 
     Args:
         pipeline: the declaration.
@@ -32,8 +35,11 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
     if not rows:
         return
     loaded = loaded_since(pipeline, paths, reached, min(row["since_csn"] or 0 for row in rows))
+    lacking = incomplete_tables(pipeline, records.states(records.read(paths)))
     audited = audited_rows.differing_as_of(paths) if any(row["code"] == f.DIFFERS for row in rows) else {}
     for row in rows:
+        if row["code"] == f.INCOMPLETE and row["table"] in lacking:
+            continue
         if row["code"] == f.DIFFERS:
             csn = _loaded_after_audit(pipeline, paths, reached, row["table"], audited)
             if csn is not None:

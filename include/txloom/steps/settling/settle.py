@@ -161,11 +161,14 @@ def _loaded(
         return []
     reached = Watermark(valid_through(step.paths, seen), seen.release)
     since = min(record.since_csn for record in lacking.values())
-    loaded = loaded_since(pipeline, step.paths, reached, since - 1)
+    loaded = {
+        release: loaded_since(pipeline, step.paths, reached, since - 1, release=release)
+        for release in {record.release for record in lacking.values()}
+    }
     return [
         replace(record, status=r.COMPLETE, since_csn=csn, reason=r.FROM_LOAD, missing=None)
         for pair, record in sorted(lacking.items())
-        if (csn := loaded.get(pair[1], 0)) and csn >= record.since_csn - 1
+        if (csn := loaded[record.release].get(pair[1], 0)) and csn >= record.since_csn - 1
     ]
 
 

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import connector_snapshots, loaded_snapshots, requested_snapshots
@@ -11,7 +12,12 @@ from txloom.storage.targets.row_tables import RowTable, row_tables
 
 
 def loaded_since(
-    pipeline: Pipeline, paths: TablePaths, reached: Watermark, since: int, after: datetime | None = None
+    pipeline: Pipeline,
+    paths: TablePaths,
+    reached: Watermark,
+    since: int,
+    after: datetime | None = None,
+    release: int = -1,
 ) -> dict[str, int]:
     """Return by table the newest csn as of which all its rows were loaded, by an operator or a connector; 0: never.
 
@@ -21,15 +27,24 @@ def loaded_since(
         reached: the watermark of the current tables.
         since: the lowest csn that is asked for.
         after: only snapshots of a connector that were landed later; None: all.
+        release: only snapshots of which every row was released later.
     """
-    loaded = loaded_snapshots.loaded(pipeline, paths, reached.valid_through, reached.release)
-    for name, since_csn in requested_snapshots.loaded(paths).items():
+    loaded = loaded_snapshots.loaded(pipeline, paths, reached.valid_through, reached.release, after=release)
+    for name, since_csn in requested_snapshots.loaded(paths, after=max(release, 0)).items():
         loaded[name] = max(loaded.get(name, 0), since_csn)
     for row_table in row_tables(pipeline):
         name = row_table.table.name
         csn = _sent_anew(pipeline, paths, row_table, (since, reached.valid_through), after)
+        if csn and release >= 0 and _is_released_before(paths, csn, release):
+            csn = 0
         loaded[name] = max(loaded.get(name, 0), csn)
     return loaded
+
+
+def _is_released_before(paths: TablePaths, csn: int, release: int) -> bool:
+    """Return whether a row of a connector's snapshot was released up to a release."""
+    sql = f"select 1 as n from t where csn = {csn} and starts_with(xid, 'r:') and release <= {release} limit 1"
+    return bool(small_tables.query(paths.table(names.TRANSACTIONS), sql))
 
 
 def _sent_anew(
