@@ -73,10 +73,10 @@ def test_an_old_state_has_one_reason(facts: dict[str, Any], kinds: list[str]) ->
 
 def test_an_old_state_while_cuts_are_held_names_the_tables_and_the_way_out() -> None:
     facts = {"valid_at": ago(300), "waiting": waits(200), "held": ["orders_current", "lines"]}
-    (found,) = incidents_of(**facts)
-    assert found.kind == OLD
-    assert "No cut is published while orders_current, lines are not complete." in found.what
-    assert "publish_without" in found.todo and "snapshot" in found.todo
+    (incident,) = incidents_of(**facts)
+    assert incident.kind == OLD
+    assert "No cut is published while orders_current, lines are not complete." in incident.what
+    assert "publish_without" in incident.todo and "snapshot" in incident.todo
     assert incidents_of(**facts | {"valid_at": ago(5)}) == []
 
 

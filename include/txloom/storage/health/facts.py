@@ -40,7 +40,7 @@ def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
     cut = cut_of(paths) or {}
     ledger, pending = remembered("progress", tuple[dict[str, Any], PendingStep | None], lambda: _progress(paths))
     waiting, newest = _all_waiting(paths)
-    found = open_findings(paths)
+    open_now = open_findings(paths)
     return Facts(
         now=now,
         valid_through=cut.get("valid_through"),
@@ -54,19 +54,19 @@ def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
         stuck=_stuck(paths, now, alerts.stuck_after if alerts is not None else None, waiting, newest),
         dead_letters=dead_letters_of(pipeline, paths),
         expectations=failing_expectations(pipeline, paths),
-        findings=found,
+        findings=open_now,
         unbalanced=_unbalanced(ledger),
         gone=gone_of(paths, pipeline.current_tables, dict(cut.get("versions") or ())),
-        held=_held(pipeline, found),
+        held=_held(pipeline, open_now),
         stepped_at=ledger.get("stepped"),
     )
 
 
-def _held(pipeline: Pipeline, found: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+def _held(pipeline: Pipeline, open_now: Sequence[Mapping[str, Any]]) -> Sequence[str]:
     """Return the current tables that are not complete, where the declaration holds cuts until they are."""
     if pipeline.targets.incomplete != "hold":
         return ()
-    return current_tables_of(pipeline, [row["table"] for row in found if row["code"] == INCOMPLETE])
+    return current_tables_of(pipeline, [row["table"] for row in open_now if row["code"] == INCOMPLETE])
 
 
 def cut_of(paths: TablePaths) -> dict[str, Any] | None:
