@@ -30,6 +30,7 @@ from txloom.steps.buffer.rows_of_before import take_rows_of_before
 from txloom.steps.declarations.declare import declare_redecoded
 from txloom.steps.step import Step
 from txloom.storage.buffer import batch_plan, buffer_stream, checkpoints
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables
 from txloom.transactions import buffer
@@ -53,12 +54,13 @@ def run(step: Step) -> dict[str, int]:
     """Take in what was landed since the last run, as `txloom.steps.buffer.buffer_transactions` does by a stream."""
     spark, pipeline, paths, run_id = step.spark, step.pipeline, step.paths, step.run_id
     generation = checkpoints.current_epoch(paths.warehouse, pipeline.name)
-    known = known_before(paths, generation)
+    seen = buffer_state(paths)
+    known = known_before(seen, generation)
     folder = Path(checkpoints.checkpoint(paths.warehouse, pipeline.name, generation).removeprefix("file://"))
     taken, number, held = _kept(folder)
     totals = {"generation": generation}
     declared, ends = step.declared, batch_plan.ends(paths, taken, known)
-    if ends and batch_plan.has_redecoded(paths):
+    if ends and batch_plan.has_redecoded(paths, seen):
         declared = declare_redecoded(declared, pipeline, paths, run_id)
     if declared is None:
         return totals

@@ -43,6 +43,7 @@ from txloom.steps.merge.merge_current import merge_current
 from txloom.steps.publish.publish import publish
 from txloom.steps.snapshots.diff_snapshot import diff_snapshot
 from txloom.storage.buffer import batch_plan, buffer_stream
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, sql
 from txloom.storage.delta.sql import int_list
@@ -166,6 +167,10 @@ class SmallLake:
         """Return the session of steps that are too large for this process: there is none."""
         raise AssertionError("a step of a small lake asked for a JVM")
 
+    def forget(self, where: str = "kind = 'row'") -> None:
+        """Remove the messages of landed rows, as maintenance does with old ones; where: of which rows, as SQL."""
+        DeltaTable(self.paths.change_events).update(predicate=where, updates={"value": "null"})
+
     def shown_through(self) -> int | None:
         """Return up to where the newest cut shows the source."""
         cuts = self.rows("cuts")
@@ -233,10 +238,11 @@ class SmallLake:
         pipeline = effective_pipeline(self.pipeline, self.paths)
         history_tables.create(pipeline, self.paths)
         history_tables.take_back(pipeline, self.paths, self.generation)
-        known = known_before(self.paths, self.generation)
+        seen = buffer_state(self.paths)
+        known = known_before(seen, self.generation)
         with patch.object(batch_plan, "ROWS_AT_ONCE", self.at_once):
             planned = batch_plan.ends(self.paths, self.seen, known)
-        if planned and batch_plan.has_redecoded(self.paths):
+        if planned and batch_plan.has_redecoded(self.paths, seen):
             declared = declare_redecoded(declared, self.pipeline, self.paths, f"run-{self.runs}")
         if declared is None:
             return

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
-
 from txloom.config import load
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.declarations import records as r
@@ -176,4 +174,4 @@ class EditedShop:
         """Remove the messages of landed rows as maintenance does with old ones: of some tables, or of all."""
         where = "kind = 'row'"
         where += f" and source_table in ({', '.join(repr(f'APP.{each.upper()}') for each in tables)})" if tables else ""
-        DeltaTable(self.lake.paths.change_events).update(predicate=where, updates={"value": "null"})
+        self.lake.forget(where)

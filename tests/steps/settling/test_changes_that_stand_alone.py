@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
@@ -39,11 +38,6 @@ def insert(folder: Path, at: int, table: str) -> None:
     (topic / f"{at}.jsonl").write_text(json.dumps({**event, "columnNames": ["id"], "columnValues": [at]}) + "\n")
 
 
-def forget(lake: SmallLake) -> None:
-    """Remove all messages, as maintenance does with old ones."""
-    DeltaTable(lake.paths.change_events).update(predicate="kind = 'row'", updates={"value": "null"})
-
-
 def edit(folder: Path, lake: SmallLake, tables: str, aggregates: str = "") -> None:
     """Declare other tables and run a cycle."""
     lake.pipeline = declare(folder, tables, aggregates).pipeline
@@ -62,7 +56,7 @@ def test_a_table_whose_changes_were_removed_before_anybody_watched_it_needs_a_sn
     for at, table in ((10, "a"), (11, "b"), (12, "b"), (13, "a")):
         insert(tmp_path, at, table)
     lake.run()
-    forget(lake)
+    lake.forget()
     insert(tmp_path, 20, "b")
     edit(tmp_path, lake, "ab")
     assert ids(lake, "a") == [10, 13]
@@ -76,7 +70,7 @@ def test_changes_that_were_delivered_again_are_not_missing(tmp_path: Path) -> No
     for at, table in ((10, "a"), (11, "b")):
         insert(tmp_path, at, table)
     lake.run()
-    forget(lake)
+    lake.forget()
     event = tmp_path / "inbox" / "b" / "11.jsonl"
     event.with_name("12.jsonl").write_text(f"\n{event.read_text()}")
     lake.run()
@@ -103,7 +97,7 @@ def test_documents_of_tables_with_mirrors_need_no_message(tmp_path: Path) -> Non
     lake = declare(tmp_path, "a")
     insert(tmp_path, 10, "a")
     lake.run()
-    forget(lake)
+    lake.forget()
     edit(tmp_path, lake, "a", DOCUMENTS)
     assert ids(lake, "doc_current") == [10]
 

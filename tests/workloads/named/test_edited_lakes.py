@@ -8,7 +8,6 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 from rich.console import Console, Group
 
 from oracle.declarations import Table
@@ -18,6 +17,7 @@ from txloom.quality import findings as f
 from txloom.steps.declarations.declare import declare, declare_redecoded
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.buffer import batch_plan
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
 from txloom.storage.declarations import records
 from txloom.storage.health.facts import facts
@@ -116,7 +116,7 @@ def test_the_story_of_a_row_says_what_its_history_lacks(tmp_path: Path) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
     lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
     cycle(lake, producer, messages(insert(made, 1000, PLAIN, 1), insert(made, 1010, OTHER, 2)))
-    DeltaTable(lake.paths.change_events).update(predicate="kind = 'row'", updates={"value": "null"})
+    lake.forget()
     lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
     cycle(lake, producer, messages(insert(made, 1020, OTHER, 3)))
 
@@ -144,7 +144,7 @@ def test_a_finding_of_a_table_that_is_not_complete_names_what_readers_do_not_see
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
     lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
     cycle(lake, producer, messages(insert(made, 1000, PLAIN, 1), insert(made, 1010, OTHER, 2)))
-    DeltaTable(lake.paths.change_events).update(predicate="kind = 'row'", updates={"value": "null"})
+    lake.forget()
     text = declared(tmp_path, made, [PLAIN, OTHER]).read_text()
     documents = "  aggregates:\n    - name: doc\n      root: other\n      children: []\n"
     (tmp_path / "workload.yaml").write_text(
@@ -247,7 +247,7 @@ def test_a_buffer_that_died_after_it_planned_landings_declares_what_they_decoded
     assert before is not None
     plan = str(tmp_path / "plan")
     assert batch_plan.extend(lake.paths, plan) and not batch_plan.extend(lake.paths, plan)
-    assert batch_plan.has_redecoded(lake.paths)
+    assert batch_plan.has_redecoded(lake.paths, buffer_state(lake.paths))
     if dies == "after the record":
         declare_redecoded(before, lake.pipeline, lake.paths, "died")
     done = declare_redecoded(before, lake.pipeline, lake.paths, "next")
@@ -255,7 +255,7 @@ def test_a_buffer_that_died_after_it_planned_landings_declares_what_they_decoded
     assert done is not None and done.number == records.newest_number(known) > before.number
     assert [each.pair for each in known if each.status == records.DECLARED] == [("other_changes", "other")]
     lake.buffer()
-    assert not batch_plan.has_redecoded(lake.paths)
+    assert not batch_plan.has_redecoded(lake.paths, buffer_state(lake.paths))
 
 
 @pytest.mark.parametrize("as_", ["v: string", "w: {type: string, source: v}"], ids=["its name", "another name"])
@@ -275,7 +275,7 @@ def test_a_column_that_was_left_out_has_all_its_values_when_it_is_declared_again
     cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "a")), ("I", None, row(2, "b")))))
     if not is_taken_up:
         # Its history has what the messages had.
-        DeltaTable(lake.paths.change_events).update(predicate="kind = 'row'", updates={"value": "null"})
+        lake.forget()
     kept = "undeclared_columns: evolve" if is_taken_up else "undeclared_columns: ignore"
     declare_as(whole.replace("      v: string\n", "").replace("    key: [id]\n", f"    key: [id]\n    {kept}\n"))
     cycle(lake, producer, ())
@@ -302,7 +302,7 @@ def test_a_snapshot_that_began_before_a_history_was_declared_does_not_complete_i
     declare_documents("doc")
     *first, last = flat(taken(made, 1000, {"t": rows_of(PLAIN, row(1, "a"), row(2, "b"))}))
     cycle(lake, producer, first)
-    DeltaTable(lake.paths.change_events).update(predicate="kind = 'row'", updates={"value": "null"})
+    lake.forget()
     declare_documents("twin")
     cycle(lake, producer, [last], ())
     assert [code for code, *_ in needing(lake)] == [f.INCOMPLETE]

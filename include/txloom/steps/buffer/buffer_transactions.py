@@ -26,7 +26,7 @@ from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.declarations.declare import declare, declare_redecoded
 from txloom.steps.step import Counts, Step
 from txloom.storage.buffer import batch_plan, buffer_stream, checkpoint_files, checkpoints, earlier_epochs
-from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.buffer.newest_batch import BufferState, buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import landing_stream
@@ -101,11 +101,12 @@ def _taken_in(step: Step, epoch: int) -> dict[str, int]:
     plan = batch_plan.plan_of(checkpoint)
     if gone := history_tables.take_back(pipeline, paths, epoch):
         LOG.warning(f"{gone} rows of history are taken back: the batch that appended them died before it was complete")
-    known, before = known_before(paths, epoch), batch_plan.planned(plan)
+    seen, before = buffer_state(paths), batch_plan.planned(plan)
+    known = known_before(seen, epoch)
     parts = parts_of(pipeline)
     planned = batch_plan.extend(paths, plan, known, parts)
     # Not only those that were planned just now: a run may have died after it had planned them.
-    if batch_plan.has_redecoded(paths):
+    if batch_plan.has_redecoded(paths, seen):
         if (declared := declare_redecoded(step.declared, pipeline, paths, step.run_id)) is None:
             return totals
         step = replace(step, declared=declared)
@@ -134,14 +135,13 @@ def parts_of(pipeline: Pipeline) -> int:
     return pipeline.spark.state_groups // BUCKETS
 
 
-def known_before(paths: TablePaths, epoch: int) -> int:
+def known_before(seen: BufferState | None, epoch: int) -> int:
     """Return the last landing of which an earlier checkpoint epoch decided and wrote everything; 0 for none.
 
     Args:
-        paths: the tables of the pipeline.
+        seen: the state after the newest complete batch; None before the first one.
         epoch: the checkpoint epoch that runs.
     """
-    seen = buffer_state(paths)
     return seen.landing if seen is not None and seen.release < checkpoints.first_release(epoch) else 0
 
 

@@ -35,7 +35,8 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
     if not rows:
         return
     loaded = loaded_since(pipeline, paths, reached, min(row["since_csn"] or 0 for row in rows))
-    lacking = incomplete_tables(pipeline, records.states(records.read(paths)))
+    is_incomplete = any(row["code"] == f.INCOMPLETE for row in rows)
+    lacking = incomplete_tables(pipeline, records.states(records.read(paths))) if is_incomplete else []
     audited = audited_rows.differing_as_of(paths) if any(row["code"] == f.DIFFERS for row in rows) else {}
     for row in rows:
         if row["code"] == f.INCOMPLETE and row["table"] in lacking:

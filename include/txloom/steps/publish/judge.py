@@ -64,9 +64,16 @@ def judge_expectations(
         always: let Great Expectations judge also those that hold by SQL.
     """
     effective = effective_pipeline(pipeline, state.paths)
-    at = {each.id: state.versions(data_checks.tables_of(pipeline, each)) for each in expectations}
-    missing = {each.id: gone(state.paths, list(data_checks.tables_of(pipeline, each))) for each in expectations}
-    unjudged = {each.id: why for each in expectations if (why := _why_unjudged(pipeline, state, each, at[each.id]))}
+    read = {each.id: list(data_checks.tables_of(pipeline, each)) for each in expectations}
+    at = {name: state.versions(tables) for name, tables in read.items()}
+    # A cut is read only for tables without a version: those that have one exist.
+    absent = {name: [each for each in tables if each not in at[name]] for name, tables in read.items()}
+    missing = {name: gone(state.paths, tables) if tables else [] for name, tables in absent.items()}
+    unjudged = {
+        each.id: why
+        for each in expectations
+        if absent[each.id] and (why := _why_unjudged(pipeline, state, each, read[each.id], at[each.id]))
+    }
     there = [each for each in expectations if not missing[each.id] and each.id not in unjudged]
     inputs = [(each, _check_input(effective, state, each, at[each.id])) for each in there]
     judgement = judge(inputs, suite=pipeline.name, run_id=run_id, always=always, referenced=pipeline.referenced)
@@ -86,16 +93,18 @@ def judge_expectations(
     return Results(rows, errors, judgement.outcomes)
 
 
-def _why_unjudged(pipeline: Pipeline, state: State, expectation: Expectation, at: Mapping[str, int]) -> str:
+def _why_unjudged(
+    pipeline: Pipeline, state: State, expectation: Expectation, tables_read: Sequence[str], at: Mapping[str, int]
+) -> str:
     """Return why an expectation cannot be judged on the tables that are complete; "": it can.
 
-    The age of valid-through needs only one table.
+    The age of valid-through needs only one table. tables_read: all tables that it reads; at: the versions of those that
+    have one.
 
     Raises:
         ConfigurationError: if its SQL is refused.
     """
-    tables_read = list(data_checks.tables_of(pipeline, expectation))
-    if len(at) == len(tables_read) or (at and isinstance(expectation, kinds.ValidThroughExpectation)):
+    if at and isinstance(expectation, kinds.ValidThroughExpectation):
         return ""
     if lacking := state.lacking(tables_read):
         data_checks.plan(pipeline, expectation)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
 
-from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import opened
 from txloom.storage.paths import TablePaths
@@ -104,9 +104,13 @@ def ends(paths: TablePaths, after: int, known: int = 0) -> list[End]:
     return list(_ends(landed, known))
 
 
-def has_redecoded(paths: TablePaths) -> bool:
-    """Return whether a landing that the buffer has not taken yet decoded undecided transactions again."""
-    seen = buffer_state(paths)
+def has_redecoded(paths: TablePaths, seen: BufferState | None) -> bool:
+    """Return whether a landing that the buffer has not taken yet decoded undecided transactions again.
+
+    Args:
+        paths: where the tables are.
+        seen: the state after the buffer's newest complete batch; None before the first one.
+    """
     after = 0 if seen is None else seen.landing
     sql = f"select 1 as n from t where landing > {after} and kind = 'clock' and detail = '{REDECODES}' limit 1"
     return bool(small_tables.query(paths.change_events, sql))

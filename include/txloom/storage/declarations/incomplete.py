@@ -68,11 +68,14 @@ def _refuse(name: str, state: State, csn: int) -> None:
             f"as of csn {csn}: the history of {name} is complete since csn {since} only, because its declaration "
             "changed after messages were removed; from there on every state can be read"
         )
-    missing = state.newest.missing or "the next cycle makes its rows again"
     raise BeforeHistory(
-        f"as of csn {csn}: the history of {name} is not complete, because its declaration changed: {missing}. The "
-        "finding of the table says whether it needs a snapshot"
+        f"as of csn {csn}: the history of {name} is not complete, because its declaration changed: {_missing(state)}. "
+        "The finding of the table says whether it needs a snapshot"
     )
+
+
+def _missing(state: State) -> str:
+    return state.newest.missing or "the next cycle makes its rows again"
 
 
 def describe_lacking(paths: TablePaths, read_tables: Iterable[RowTable]) -> list[str]:
@@ -91,8 +94,7 @@ def describe_lacking(paths: TablePaths, read_tables: Iterable[RowTable]) -> list
         if state.is_complete:
             sentences.append(f"The history of {name} has no change below csn {state.newest.since_csn}.")
         else:
-            missing = state.newest.missing or "the next cycle makes its rows again"
-            sentences.append(f"The history of {name} is not complete: {missing}.")
+            sentences.append(f"The history of {name} is not complete: {_missing(state)}.")
     return sentences
 
 
@@ -104,26 +106,23 @@ def without_incomplete(pipeline: Pipeline, paths: TablePaths, tables: Iterable[s
 
 
 def incomplete_among(pipeline: Pipeline, paths: TablePaths, tables: Iterable[str]) -> list[str]:
-    """Return the tables that are not complete: current tables, row tables of documents, and histories of mirrors.
+    """Return the tables that are not complete: current tables, and row tables of documents.
 
     Records are read only if the newest commit of one of the tables says that a merge left something incomplete.
 
     Args:
         pipeline: the declaration.
         paths: the tables of the pipeline.
-        tables: names of tables; of other tables, such as system tables, none is incomplete.
+        tables: names of tables; of other tables, such as histories and system tables, none is named.
     """
     of_rows = {row_table.current: row_table.table.name for row_table in row_tables(pipeline)}
-    histories = {mirror.history: mirror.current for mirror in pipeline.targets.mirrors}
-    merged = {*pipeline.current_tables, *of_rows}
-    current_of = {name: histories.get(name, name) for name in tables}
-    chosen = [name for name, current in current_of.items() if current in merged]
-    marked = [marks.read_mark(paths.table(current_of[name])) for name in chosen]
+    chosen = [name for name in tables if name in of_rows or name in pipeline.current_tables]
+    marked = [marks.read_mark(paths.table(name)) for name in chosen]
     if all(each.stamp or each.mark is None for each in marked):
         return []
     lacking = incomplete_tables(pipeline, r.states(r.read(paths)))
     left_out = {*current_tables_of(pipeline, lacking), *(name for name, table in of_rows.items() if table in lacking)}
-    return [name for name in chosen if current_of[name] in left_out]
+    return [name for name in chosen if name in left_out]
 
 
 def incomplete_current(pipeline: Pipeline, paths: TablePaths) -> list[str]:
