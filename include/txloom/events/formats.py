@@ -56,13 +56,8 @@ class SourceDecoder:
         self.declared = [table.source for table in pipeline.tables]
         self._limit = pipeline.source.max_message_bytes
         self._has_lines = pipeline.source.files is not None and pipeline.source.files.layout == "values"
-        self._counts_places = pipeline.source.format == "change_sets"
+        self.counts_places = pipeline.source.format == "change_sets"
         self._loads = GoldenGateDecoder(pipeline.tables, names.LOAD_METADATA)
-
-    @property
-    def counts_places(self) -> bool:
-        """Return whether equal rows of a file are numbered, and the number is part of their identity."""
-        return self._counts_places
 
     @property
     def spellings(self) -> dict[str, str]:
@@ -82,7 +77,7 @@ class SourceDecoder:
         values = within_limit(without_blank_lines(values) if self._has_lines else values, self._limit)
         if isinstance(self._source, GoldenGateDecoder):
             return self._source.decode(topic, values)
-        places = {"first": first} if self._counts_places else {}
+        places = {"first": first} if self.counts_places else {}
         events: pa.Table = self._source.decode(topic, values, headers, **places)
         return events
 

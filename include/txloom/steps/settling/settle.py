@@ -15,6 +15,7 @@ from txloom.config.contents import Content
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
+from txloom.steps.declarations.declare import by_source
 from txloom.steps.settling import remake
 from txloom.steps.settling.need import Need, need_of
 from txloom.steps.step import Step
@@ -140,8 +141,8 @@ def _keep_held(state: State, need: Need) -> dict[str, str]:
     """Return the undeclared columns whose values all earlier rows have; rebuilt rows lack them."""
     if need.everything or need.gap is not None:
         return {}
-    columns = state.newest.declaration["columns"]
-    sources = {source.casefold() for _, source in columns.values()}
+    declaration = state.newest.declaration
+    columns, sources = declaration["columns"], by_source(declaration)
     return {name: source for name, source in state.held.items() if name not in columns and source not in sources}
 
 

@@ -13,6 +13,7 @@ from txloom.events import formats
 from txloom.events.formats import SourceDecoder
 from txloom.storage.declarations.source_samples import source_samples, watched_sources
 from txloom.storage.landing import landing_plan, name_spellings
+from txloom.storage.landing.decoding import decode_by_topic
 from txloom.storage.paths import TablePaths
 
 
@@ -88,15 +89,10 @@ def _decoded(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) -> pa
     """Return events whose messages are decoded again."""
     decoder, parts = SourceDecoder(pipeline, dict(redeclared.spellings)), [events.slice(0, 0)]
     columns = DECODED[: DECODED.index("identity")] if pipeline.source.format == "change_sets" else DECODED
-    for topic in cast("list[str]", events.column("topic").unique().to_pylist()):
-        of_topic = events.filter(pc.equal(events.column("topic"), pa.scalar(topic, pa.string())))
-        headers = None
-        if "headers" in of_topic.column_names:
-            headers = [None if each is None else dict(each) for each in of_topic.column("headers").to_pylist()]
-        values = [value.encode() for value in cast("list[str]", of_topic.column("value").to_pylist())]
-        again = decoder.decode(topic, values, headers)
+    for messages, again in decode_by_topic(decoder, events):
+        decoded = messages
         for name in columns:
-            of_topic = of_topic.set_column(of_topic.column_names.index(name), name, again.column(name))
-        counts = of_topic.column_names.index("counts")
-        parts.append(of_topic.set_column(counts, "counts", again.column("expected")))
+            decoded = decoded.set_column(decoded.column_names.index(name), name, again.column(name))
+        counts = decoded.column_names.index("counts")
+        parts.append(decoded.set_column(counts, "counts", again.column("expected")))
     return pa.concat_tables(parts, promote_options="permissive")

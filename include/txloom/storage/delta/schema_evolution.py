@@ -1,6 +1,6 @@
 """Bring Delta tables to their declared schema: add columns, widen types, read undeclared text as a declared type."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -129,16 +129,21 @@ def _carried(path: str) -> tuple[DeltaTable, CommitProperties]:
 
 def _holds(has: "pa.Field[Any]", declared: "pa.Field[Any]") -> bool:
     """Return whether a column has its declared type; a struct may have more or fewer fields than the declared one."""
-    return _same(has.type, declared.type)
+    return _all_inside(has.type, declared.type, _is_same)
 
 
-def _same(has: pa.DataType, declared: pa.DataType) -> bool:
-    if pa.types.is_struct(has) and pa.types.is_struct(declared):
-        both = {field.name for field in has} & {field.name for field in declared}
-        return all(_same(has.field(name).type, declared.field(name).type) for name in both)
-    if pa.types.is_list(has) and pa.types.is_list(declared):
-        return _same(has.value_type, declared.value_type)
-    return bool(has == declared) or pa.types.is_map(has)
+def _is_same(has: pa.DataType, declared: pa.DataType) -> bool:
+    return bool(has == declared) or bool(pa.types.is_map(has))
+
+
+def _all_inside(old: pa.DataType, new: pa.DataType, holds: Callable[[pa.DataType, pa.DataType], bool]) -> bool:
+    """Return whether something holds of each pair of types inside structs and lists; of structs, the fields of both."""
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        both = {field.name for field in old} & {field.name for field in new}
+        return all(_all_inside(old.field(name).type, new.field(name).type, holds) for name in both)
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return _all_inside(old.value_type, new.value_type, holds)
+    return holds(old, new)
 
 
 def _lacks(has: pa.DataType, declared: pa.DataType) -> bool:
@@ -237,16 +242,13 @@ def _widened(array: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array
 
 def can_become(old: pa.DataType, new: pa.DataType) -> bool:
     """Return whether `ensure` can give a column of a table another type; a text may still not be a value of it."""
-    if pa.types.is_struct(old) and pa.types.is_struct(new):
-        both = {field.name for field in old} & {field.name for field in new}
-        return all(can_become(old.field(name).type, new.field(name).type) for name in both)
-    if pa.types.is_list(old) and pa.types.is_list(new):
-        return can_become(old.value_type, new.value_type)
-    if old == new:
-        return True
-    if pa.types.is_string(old):
-        return pa.types.is_decimal(new) or new in DECLARED
-    return _widens(old, new)
+    return _all_inside(old, new, _is_wider)
+
+
+def _is_wider(old: pa.DataType, new: pa.DataType) -> bool:
+    if pa.types.is_string(old) and old != new:
+        return bool(pa.types.is_decimal(new)) or new in DECLARED
+    return bool(old == new) or _widens(old, new)
 
 
 def describe_type(kind: pa.DataType) -> str:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -235,3 +235,31 @@ def _begins_inside(events: pa.Table) -> bool:
     """Return whether some message belongs to a transaction whose BEGIN was not decoded."""
     causes = pa.array([wal2json_decoder.OUTSIDE, wal2json_decoder.ANOTHER])
     return bool(pc.any(pc.is_in(events.column("cause"), causes)).as_py())
+
+
+def decode_by_topic(
+    decoder: Decoder, events: pa.Table, *, by_file: bool = False
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield landed messages with what they are decoded to now, topic by topic, each in their order.
+
+    Args:
+        decoder: of the present declaration.
+        events: topic, file, value and, of a source that has them, headers, in the order in which they are decoded.
+        by_file: decode the messages of each file by themselves.
+    """
+    for topic, messages in _by_topic(events, by_file=by_file):
+        headers = None
+        if "headers" in messages.column_names:
+            headers = [None if pairs is None else dict(pairs) for pairs in messages.column("headers").to_pylist()]
+        values = [value.encode() for value in cast("list[str]", messages.column("value").to_pylist())]
+        yield messages, decoder.decode(topic, values, headers)
+
+
+def _by_topic(events: pa.Table, *, by_file: bool) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the messages of each topic, in order; by_file: those of each of its files by themselves."""
+    keys = ["topic", "file"] if by_file else ["topic"]
+    for key in events.select(keys).group_by(keys, use_threads=False).aggregate([]).to_pylist():
+        chosen = pc.equal(events.column("topic"), pa.scalar(key["topic"], pa.string()))
+        if key.get("file") is not None:
+            chosen = pc.and_(chosen, pc.equal(events.column("file"), pa.scalar(key["file"], pa.string())))
+        yield key["topic"], events.filter(chosen)

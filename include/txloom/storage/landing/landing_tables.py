@@ -1,12 +1,11 @@
 """The rows that a landing writes: its events, its poison and its clock row; and which landings are finished."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.storage.buffer.finished_transactions import finished_before
@@ -14,7 +13,7 @@ from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import arrow_tables, data_files, schema_evolution, small_tables
 from txloom.storage.landing import name_spellings
 from txloom.storage.landing.change_events import as_before, landed_again, with_compact_events
-from txloom.storage.landing.decoding import Decoded, Decoding, NewDecoder, Reader, decode
+from txloom.storage.landing.decoding import Decoded, Decoding, NewDecoder, Reader, decode, decode_by_topic
 from txloom.storage.landing.open_transactions import OpenBefore, open_before, open_transaction
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
@@ -126,23 +125,10 @@ def decode_again(new: NewDecoder, events: pa.Table, number: int, paths: TablePat
         rows of the envelope with the coordinates of the earlier landing, by topic.
     """
     decoder, chunks = new(spellings=name_spellings.known(paths)), []
-    for topic, of_topic in _by_topic(events, by_file=decoder.counts_places):
-        headers = [None if pairs is None else dict(pairs) for pairs in of_topic.column("headers").to_pylist()]
-        values = cast("list[str]", of_topic.column("value").to_pylist())
-        decoded = decoder.decode(topic, [value.encode() for value in values], headers)
-        chunks.append(as_before(decoded, of_topic))
+    for messages, decoded in decode_by_topic(decoder, events, by_file=decoder.counts_places):
+        chunks.append(as_before(decoded, messages))
     name_spellings.learn(paths, number, decoder.spellings)
     return pa.concat_tables(chunks)
-
-
-def _by_topic(events: pa.Table, *, by_file: bool) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the messages of each topic, in order; by_file: those of each of its files by themselves."""
-    keys = ["topic", "file"] if by_file else ["topic"]
-    for key in events.select(keys).group_by(keys, use_threads=False).aggregate([]).to_pylist():
-        chosen = pc.equal(events.column("topic"), pa.scalar(key["topic"], pa.string()))
-        if key.get("file") is not None:
-            chosen = pc.and_(chosen, pc.equal(events.column("file"), pa.scalar(key["file"], pa.string())))
-        yield key["topic"], events.filter(chosen)
 
 
 def land_again(decoded: pa.Table, landing: LandingPlan, paths: TablePaths) -> None:

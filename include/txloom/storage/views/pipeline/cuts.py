@@ -29,11 +29,11 @@ def cuts(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZ
         columns += f", array_slice({name}, 1, {SHOWN}) as {name}"
         columns += f", coalesce(array_length({name}), 0) as {name.removesuffix('s')}_count"
     rows = small_tables.query(path, f"select {columns} from t order by cut_id desc {bounds}")
-    for place, row in enumerate(rows):
-        row |= {name: row[name] or [] for name in ("gaps", "amends")}
-        is_newest = place == 0 and number == 1
-        shown = {*dict(row["versions"] or ())}
-        row["left_out"] = [name for name in pipeline.current_tables if name not in shown] if is_newest else []
+    for row in rows:
+        row |= {"left_out": [], **{name: row[name] or [] for name in ("gaps", "amends")}}
+    if rows and number == 1:
+        shown = dict(rows[0]["versions"] or ())
+        rows[0]["left_out"] = [name for name in pipeline.current_tables if name not in shown]
     return Page(rows, total[0]["n"] if total else 0, number, size, last_step(paths))
 
 
