@@ -247,8 +247,8 @@ class Targets(Model):
     incomplete: Annotated[
         Literal["publish_without", "hold"],
         Field(
-            description="What becomes of cuts while a table needs a snapshot, because its declaration changed and "
-            "messages of before are not kept; publish_without: they leave out the table and documents over it, "
+            description="What happens to cuts while a table needs a snapshot because its declaration changed and "
+            "earlier messages are not kept; publish_without: they leave out the table and documents over it, "
             "hold: there is no new cut"
         ),
     ] = "publish_without"

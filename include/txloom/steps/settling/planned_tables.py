@@ -205,7 +205,7 @@ class _Plans:
 def _columns(
     paths: TablePaths, target: _Target, made: Sequence[Made], removed: Collection[str] | None
 ) -> Iterator[str]:
-    """Yield in words what becomes of the columns of a table that is there.
+    """Describe what the next cycle does to the columns of an existing table.
 
     Args:
         paths: the tables of the pipeline.
