@@ -20,7 +20,13 @@ BEGIN = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 def tried(folder: Path, *flags: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command on the shipped declaration, in a process of its own."""
-    environment = {**os.environ, "TXLOOM_INBOX": str(folder / "inbox"), "TXLOOM_DRIVER_MEMORY": "1g"}
+    (folder / "scratch").mkdir(exist_ok=True)
+    environment = {
+        **os.environ,
+        "TXLOOM_INBOX": str(folder / "inbox"),
+        "TXLOOM_DRIVER_MEMORY": "1g",
+        "TMPDIR": str(folder / "scratch"),
+    }
     environment.pop("TXLOOM_WAREHOUSE", None)
     return subprocess.run(
         [sys.executable, "-m", "txloom.cli", "dry-run", str(ORDERS), *map(str, flags)],
@@ -49,7 +55,7 @@ def test_it_says_what_would_go_wrong_and_nothing_of_it_stays(tmp_path: Path) -> 
     ]
     assert [(row["code"], row["column"]) for row in answer["findings"]["rows"]] == [("column added", "GIFT_NOTE")]
     after = {file: file.read_bytes() for file in sorted((tmp_path / "inbox").rglob("*")) if file.is_file()}
-    assert before == after and not list(Path("/tmp").glob("txloom-dry-run-*/lake"))
+    assert before == after and not list((tmp_path / "scratch").glob("txloom-dry-run-*"))
 
 
 def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> Pipeline:
