@@ -94,7 +94,7 @@ def are_released(events: pa.Table) -> np.ndarray:
     Args:
         events: rows with the columns COLUMNS, and `ends` (ENDS): the transactions of the event's id, at least one.
     """
-    position = _positions(events)
+    position = positions(events)
     ends = cast("pa.ListArray[Any]", events.column("ends").combine_chunks())
     csn, is_released = (pc.struct_field(ends.flatten(), name).to_numpy(False) for name in ("csn", "is_released"))
     lengths = pc.list_value_length(ends).to_numpy()
@@ -107,8 +107,8 @@ def are_released(events: pa.Table) -> np.ndarray:
     return released
 
 
-def _positions(events: pa.Table) -> np.ndarray:
-    """Return what `at` returns for each of some rows."""
+def positions(events: pa.Table) -> np.ndarray:
+    """Return what `at` returns for each of some events; events: with the columns csn and identity."""
     groups = pc.extract_regex(events.column("identity"), _POSITION_GROUP)
     in_identity = pc.struct_field(groups, "at").cast(pa.int64())
     return cast("np.ndarray", pc.coalesce(events.column("csn"), in_identity, pa.scalar(0, pa.int64())).to_numpy())

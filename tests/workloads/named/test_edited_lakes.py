@@ -88,6 +88,22 @@ def test_a_column_that_was_left_out_with_its_table_has_all_its_values_again(tmp_
     assert sorted((each["id"], each["v"]) for each in lake.rows("other")) == [(1, "a"), (1020, "a")]
 
 
+@pytest.mark.parametrize("is_left_out", [True, False], ids=["the table of one of them", "all"])
+def test_two_transactions_of_one_id_are_made_again_each_of_its_own_rows(tmp_path: Path, is_left_out: bool) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
+    made.writer.steps = (1, 1)
+    cycle(lake, producer, messages(insert(made, 100, OTHER, 1), insert(made, 150, PLAIN, 2)))
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN] if is_left_out else [PLAIN, OTHER]))
+    made.writer.wrap()
+    cycle(lake, producer, messages(insert(made, 1000, OTHER, 3)))
+    assert len({each["transaction_id"] for each in lake.rows("transactions")}) == 2
+    another = OTHER if is_left_out else replace(OTHER, key=("id", "v"))
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, another]))
+    cycle(lake, producer, ())
+    assert needing(lake) == []
+    assert sorted((each["id"], each["_txloom_csn"]) for each in lake.rows("other")) == [(1, 100), (3, 1000)]
+
+
 @pytest.mark.parametrize("is_overdue", [False, True], ids=["while it is waited for", "behind patience"])
 def test_a_row_that_comes_late_for_a_table_that_nobody_watched_is_taken_once_it_is_declared(
     tmp_path: Path, is_overdue: bool

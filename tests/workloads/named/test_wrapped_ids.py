@@ -7,6 +7,8 @@ import pytest
 
 from oracle.capture import Message
 from txloom.quality.dead_letters import Selection
+from txloom.steps.backfill.backfill import backfill
+from txloom.steps.backfill.scope import GONE, REBUILT
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.dead_letters import open_letters
 from txloom.transactions import memory
@@ -178,3 +180,14 @@ def test_a_cause_chooses_one_of_both(tmp_path: Path, cause: str) -> None:
     again = [e["kind"] for e in wrapped.lake.rows("change_events") if e["landing"] > before and e["row"] >= 0]
     assert again == ["metadata" if cause == "table short" else "row"]
     assert sorted(wrapped.causes()) == ["metadata never came", "table short"]
+
+
+def test_a_backfill_makes_both_again(wrapped: Wrapped) -> None:
+    wrapped.cycle(*messages(wrapped.second))
+    with wrapped.lake.in_pieces():
+        rebuilt = wrapped.lake.step(backfill, wrapped.lake.session, "rebuild")
+        compared = wrapped.lake.step(backfill, wrapped.lake.session, "compare")
+    assert {name: rebuilt.get(name) for name in ("transactions", REBUILT, GONE)} == {
+        "transactions": 3, REBUILT: 3, GONE: None,
+    }  # fmt: skip
+    assert not compared["changes"] and not compared["surplus"]

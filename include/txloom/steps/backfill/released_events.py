@@ -128,13 +128,6 @@ def outcomes_of(chosen: pa.Table, fate: str | AnyValues, tables: Sequence[Sequen
     return pa.Table.from_arrays([*columns, fates, of_tables], schema=OUTCOMES)
 
 
-def known_by_id(chosen: pa.Table) -> pa.BooleanArray:
-    """Say for each transaction whether no other one has its id: events of one id cannot be separated afterwards."""
-    _, position, counts = np.unique(chosen.column("tx").to_numpy(), return_inverse=True, return_counts=True)
-    once: pa.BooleanArray = pa.array(counts[position.reshape(-1)] == 1)
-    return once
-
-
 def read_released(scope: Scope, share: Share) -> pa.Table:
     """Return the events of transactions as they were decoded when they were landed.
 

@@ -15,18 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config.models.pipeline import Pipeline
+from txloom.steps.backfill.own_events import REUSED, in_turn, own_events
 from txloom.steps.backfill.redeclared_events import JudgedByTable, read_redeclared, with_csns
 from txloom.steps.backfill.released_events import (
     KEYS,
+    OUTCOMES,
     Flags,
     JudgedWhole,
     Share,
-    known_by_id,
     of_tables,
-    outcomes_of,
     read_released,
 )
-from txloom.steps.backfill.scope import GONE, Scope
+from txloom.steps.backfill.scope import Scope
 from txloom.steps.buffer.release import Release, made_of
 from txloom.storage.buffer.buffer_stream import RELEASED_ROWS
 from txloom.storage.delta import arrow_tables
@@ -141,22 +141,21 @@ def rebuild(scope: Scope, share: Share) -> Rebuilt:
         scope: the backfill.
         share: the transactions.
     """
-    once = known_by_id(share.chosen)
-    known, left = share.chosen.filter(once), share.chosen.filter(pc.invert(once))
-    repeated = outcomes_of(left, GONE)
-    if not known.num_rows:
-        return Rebuilt({}, repeated)
-    events = _read(scope, replace(share, chosen=known))
-    judged = _judge(scope, known, _without_messages(events))
-    made = [_made(judged, pipeline, judged.taken(pipeline), events) for pipeline in judged.pipelines]
-    history = {name: rows for each in made for name, rows in each.history.items()}
-    outcomes = judged.outcomes({tx for each in made for tx in each.unreadable})
-    return Rebuilt(history, pa.concat_tables([outcomes, repeated]))
+    history, outcomes = dict[str, list[pa.Table]](), [OUTCOMES.empty_table()]
+    for chosen in in_turn(share.chosen):
+        events = _read(scope, replace(share, chosen=chosen))
+        judged = _judge(scope, chosen, _without_messages(events))
+        made = [_made(judged, pipeline, judged.taken(pipeline), events) for pipeline in judged.pipelines]
+        for name, rows in (each for release in made for each in release.history.items()):
+            history.setdefault(name, []).append(rows)
+        outcomes.append(judged.outcomes({tx for each in made for tx in each.unreadable}))
+    return Rebuilt({name: pa.concat_tables(rows) for name, rows in history.items()}, pa.concat_tables(outcomes))
 
 
 def _read(scope: Scope, share: Share) -> pa.Table:
     """Return the events of transactions, as they were decoded or as they are declared now."""
-    return read_released(scope, share) if scope.redeclared is None else read_redeclared(scope, share)
+    read = read_released if scope.redeclared is None else read_redeclared
+    return own_events(share.chosen, read(scope, share))
 
 
 def _judge(scope: Scope, chosen: pa.Table, events: pa.Table) -> Judged:
@@ -187,8 +186,8 @@ def _made(judged: Judged, pipeline: Pipeline, taken: Flags, events: pa.Table) ->
 def large_transactions(scope: Scope, chosen: pa.Table, between: tuple[int, int], rows: int) -> list[Large]:
     """Return the transactions that have more landed rows than `rows`.
 
-    There are none if an aggregate is made again: its changes in one transaction are one row. Transactions with one id
-    are left out.
+    There are none if an aggregate is made again: its changes in one transaction are one row. Transactions whose id was
+    used again are left out.
 
     Args:
         scope: the backfill.
@@ -210,7 +209,7 @@ def large_transactions(scope: Scope, chosen: pa.Table, between: tuple[int, int],
     counts = arrow_tables.select(path, f"{sql} from t where {among} group by tx, landing")
     sizes = counts.group_by("tx").aggregate([("n", "sum")])
     large = sizes.filter(pc.greater(sizes.column("n_sum"), pa.scalar(rows, pa.int64())))
-    known = chosen.filter(known_by_id(chosen))
+    known = chosen.filter(pc.invert(chosen.column(REUSED)))
     return [
         _large(scope, known.filter(is_one), between, counts.filter(pc.equal(counts.column("tx"), tx)), rows)
         for tx in large.column("tx")
