@@ -6,7 +6,8 @@ transaction of its id whose csn is not before the event's position.
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config.identity import AT_POSITION
+from txloom.transactions.events import NOWHERE
 
 Event = Mapping[str, Any]
 COLUMNS = ("transaction_id", "kind", "csn", "identity")
@@ -21,6 +23,8 @@ COLUMNS = ("transaction_id", "kind", "csn", "identity")
 Ends = Mapping[str, Sequence[int]]
 ENDS = pa.list_(pa.struct([("csn", pa.int64()), ("is_released", pa.bool_())]))
 """The transactions of one id, in ascending order of their csns."""
+REUSED, BEFORE = "is_reused", "csn_before"
+"""Columns of transactions: whether another one has the id, and the csn of the one before it; NOWHERE: there is none."""
 _AT_POSITION = re.compile(AT_POSITION)
 _POSITION_GROUP = AT_POSITION.replace("(", "(?P<at>")
 
@@ -112,3 +116,56 @@ def positions(events: pa.Table) -> np.ndarray:
     groups = pc.extract_regex(events.column("identity"), _POSITION_GROUP)
     in_identity = pc.struct_field(groups, "at").cast(pa.int64())
     return cast("np.ndarray", pc.coalesce(events.column("csn"), in_identity, pa.scalar(0, pa.int64())).to_numpy())
+
+
+def with_reuse(chosen: pa.Table, known: Iterable[pa.Table]) -> pa.Table:
+    """Return transactions with the columns REUSED and BEFORE.
+
+    Two with one id and one csn cannot be distinguished: BEFORE of both is their csn, so that no event is theirs.
+
+    Args:
+        chosen: transactions, with the hash of their id (tx) and csn.
+        known: tx and csn of all transactions among which another one may have the id.
+    """
+    mine, tx = chosen.select(["tx", "csn"]), chosen.column("tx")
+    pairs = pa.concat_tables([mine, *known]).group_by(["tx", "csn"]).aggregate([])
+    ids = (pc.value_counts(each.column("tx").combine_chunks()) for each in (mine, pairs))
+    several = [each.field("values").filter(pc.greater(each.field("counts"), pa.scalar(1))) for each in ids]
+    reused = pc.is_in(tx, value_set=pa.concat_arrays(several)).to_numpy()
+    places = np.flatnonzero(reused)
+    rows = mine.take(places).to_pylist()
+    before = np.full(chosen.num_rows, NOWHERE, np.int64)
+    csns: dict[int, list[int]] = {}
+    for row in pairs.filter(pc.is_in(pairs.column("tx"), value_set=tx.take(places).combine_chunks())).to_pylist():
+        csns.setdefault(row["tx"], []).append(row["csn"])
+    times = Counter((row["tx"], row["csn"]) for row in rows)
+    for place, (tx, csn) in zip(places, (row.values() for row in rows), strict=True):
+        earlier = [each for each in csns[tx] if each < csn]
+        before[place] = csn if times[tx, csn] > 1 else max(earlier, default=NOWHERE)
+    return chosen.append_column(REUSED, pa.array(reused)).append_column(BEFORE, pa.array(before))
+
+
+def in_turn(chosen: pa.Table) -> Iterator[pa.Table]:
+    """Yield transactions so that no two of them have one id; chosen: the transactions, ordered by tx."""
+    tx = chosen.column("tx").to_numpy()
+    _, first, at = np.unique(tx, return_index=True, return_inverse=True)
+    turn = np.arange(len(tx)) - first[at.reshape(-1)]
+    for number in range(turn.max(initial=-1) + 1):
+        yield chosen.filter(pa.array(turn == number))
+
+
+def without_others(chosen: pa.Table, events: pa.Table) -> pa.Table:
+    """Return events without those of other transactions that have the ids.
+
+    Of an id that was used again, an event that has neither a csn nor a position is left out.
+
+    Args:
+        chosen: the transactions, with REUSED and BEFORE, ordered by tx; no two have one id. Without a csn: NOWHERE.
+        events: events of their ids.
+    """
+    place = np.searchsorted(chosen.column("tx").to_numpy(), events.column("tx").to_numpy())
+    reused, before, csn = (chosen.column(name).to_numpy()[place] for name in (REUSED, BEFORE, "csn"))
+    position = positions(events)
+    is_later = (position > csn) & (csn != NOWHERE)
+    is_earlier = reused & (position <= np.maximum(before, 0))
+    return events.filter(pa.array(~is_later & ~is_earlier))

@@ -297,6 +297,25 @@ def test_a_column_gets_its_new_name_in_the_history_too(shop: EditedShop) -> None
     assert sorted(row["amount"] for row in shop.lake.rows("orders_changes")) == [1, 2, 3, 11]
 
 
+def test_a_child_and_a_column_of_it_get_new_names_at_once(shop: EditedShop) -> None:
+    shop.declare(BOTH, (), [DOCUMENTS])
+    fill(shop)
+    shop.commit(("U", "lines", {"id": 10, "q": 8}))
+    shop.run()
+    shop.forget()
+    columns = {"id": "long", "o_id": "long", "amount": "{type: long, source: q}"}
+    documents = DOCUMENTS.replace("table: lines, as: items", "table: items, as: things")
+    shop.declare({"orders": ORDERS, "items": columns}, (), [documents], {"items": "APP.LINES"})
+    shop.run()
+    named = {"id": "id", "o_id": "o_id", "q": "amount"}
+    expected = shop.documents()
+    for document in expected:
+        items = document.pop("items")
+        document["things"] = [{named[name]: value for name, value in item.items()} for item in items]
+    assert shop.shown("doc_current") == expected
+    assert incomplete(shop) == []
+
+
 def test_rows_that_are_decoded_again_while_they_wait_are_no_duplicates_of_the_source(shop: EditedShop) -> None:
     shop.declare({"orders": ORDERS}, [OF_ORDERS])
     new = [("I", "orders", {"id": number, "total": 7}) for number in (7, 8)]

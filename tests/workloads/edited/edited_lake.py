@@ -190,7 +190,8 @@ class Edited:
         if not csn:
             return
         seen = self.editor.view.watched[name]
-        state = next((each.state for each in reversed(self.made.sent) if each.csn <= csn), None)
+        end = self._end(csn)
+        state = next((each.state for each in reversed(self.made.sent) if each.csn <= end), None)
         rows = [
             {source: row[source] for source in seen.columns.values()} for row in (state[name] if state else {}).values()
         ]

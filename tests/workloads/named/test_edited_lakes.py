@@ -104,6 +104,21 @@ def test_two_transactions_of_one_id_are_made_again_each_of_its_own_rows(tmp_path
     assert sorted((each["id"], each["_txloom_csn"]) for each in lake.rows("other")) == [(1, 100), (3, 1000)]
 
 
+def test_a_row_known_by_its_place_alone_is_one_row_though_it_was_decoded_twice(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/oracle", PLAIN, more=[OTHER])
+    state: State = {"t": rows_of(PLAIN, row(1, "a")), "other": rows_of(OTHER, row(4, "w"))}
+    cycle(lake, producer, messages(insert(made, 100, PLAIN, 3)))
+    without_key = replace(OTHER, key=())
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, without_key]))
+    rows = [message for message in flat(taken(made, 1000, state)) if "APP.OTHER" in message[0]]
+    producer.deliver([rows[0], rows[0]], last=False)
+    lake.land()
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, replace(without_key, name="others")]))
+    cycle(lake, producer, messages(insert(made, 2000, PLAIN, 9)), ())
+    assert ids_of(lake, "others") == [4, 4]
+    assert len(lake.rows("others_changes")) == 2
+
+
 @pytest.mark.parametrize("is_overdue", [False, True], ids=["while it is waited for", "behind patience"])
 def test_a_row_that_comes_late_for_a_table_that_nobody_watched_is_taken_once_it_is_declared(
     tmp_path: Path, is_overdue: bool

@@ -10,6 +10,7 @@ import pytest
 from txloom.config import load
 from workloads.judging import assert_newest
 from workloads.named.test_named_lakes import PLAIN, commit, lake_of, row
+from workloads.named.test_snapshots_taken_again import flat, rows_of, taken
 from workloads.small_lake import SmallLake
 
 PROGRESS = """
@@ -55,6 +56,26 @@ def test_no_cut_passes_a_transaction_whose_metadata_is_still_written(tmp_path: P
         lake.run()
         assert lake.shown_through() == (sent[0].csn if number == 0 else sent[2].csn)
         assert_newest(lake, made)
+
+
+@pytest.mark.parametrize("source", ["debezium/postgresql", "debezium/mysql"])
+def test_no_cut_is_published_while_the_first_rows_of_a_snapshot_are_still_written(tmp_path: Path, source: str) -> None:
+    lake, made, _ = lake_of(tmp_path, source, PLAIN)
+    made.writer.steps = (1, 1)
+    ((topic, line),) = flat(taken(made, 100, {"t": rows_of(PLAIN, row(1, "a"))}))
+    empty, later = (commit(made, csn, *changes) for csn, changes in ((200, ()), (300, [("I", None, row(2, "b"))])))
+    put(tmp_path, empty.metadata[0], "part-1.jsonl", empty.metadata[1])
+    put(tmp_path, topic, "part-1.jsonl", line, cut=20)
+    lake.run()
+    assert [each["csn"] for each in lake.rows("transactions")] == [200] and not lake.rows("cuts")
+    put(tmp_path, topic, "part-1.jsonl", line)
+    lake.run()
+    put(tmp_path, empty.metadata[0], "part-2.jsonl", later.metadata[1])
+    put(tmp_path, topic, "part-2.jsonl", later.rows[0][1])
+    for _ in range(2):
+        lake.run()
+    assert lake.shown_through() == later.csn
+    assert_newest(lake, made)
 
 
 def shop(folder: Path, declared: str) -> SmallLake:

@@ -18,7 +18,6 @@ from txloom.config import names
 from txloom.config.models.pipeline import Aggregate
 from txloom.current.documents.compose import distinct_keys
 from txloom.steps.backfill.left_history import LeftHistory
-from txloom.steps.backfill.own_events import with_reuse
 from txloom.steps.backfill.released_events import OUTCOMES, Share, count_landed, landings, transactions
 from txloom.steps.backfill.scope import REBUILT, Scope, Target
 from txloom.steps.backfill.transaction_rows import (
@@ -69,7 +68,7 @@ def rebuild_histories(session: "Callable[[], SparkSession]", scope: Scope) -> tu
         session: opens a Spark session, where its tasks rebuild what is large.
         scope: the backfill.
     """
-    chosen = with_reuse(scope, transactions(scope))
+    chosen = transactions(scope)
     rows = event_count(scope, chosen)
     if rows <= arrow_tables.LOCAL_ROWS:
         _histories(scope, chosen)
@@ -157,7 +156,7 @@ def count_rebuilt(scope: Scope) -> Iterator[RebuiltCount]:
     Args:
         scope: the backfill.
     """
-    chosen = with_reuse(scope, transactions(scope))
+    chosen = transactions(scope)
     if not chosen.num_rows:
         return
     rows, shares, large = event_count(scope, chosen), [Share(chosen, landings(scope, chosen))], list[Large]()

@@ -28,6 +28,7 @@ from txloom.storage.landing.event_files import FilePart
 from txloom.storage.system_tables import CHANGE_EVENTS, TRANSACTIONS
 from txloom.transactions.events import NOWHERE
 from txloom.transactions.hashes import hashed, identities
+from txloom.transactions.reused_ids import with_reuse
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
 Flags = npt.NDArray[np.bool_]
@@ -66,8 +67,8 @@ class Share:
 def transactions(scope: Scope) -> pa.Table:
     """Return the released transactions of a backfill, ordered by tx.
 
-    Their columns are those of the schema RELEASED_ROWS, transaction_id, xid, release and landing; first_landing,
-    last_landing and runs are 0.
+    Their columns are those of the schema RELEASED_ROWS, transaction_id, xid, release, landing, and those of
+    `with_reuse`; first_landing, last_landing and runs are 0.
     """
     csns = f"csn between {scope.first} and {scope.last}"
     if scope.redeclared is not None and scope.first <= 0:
@@ -80,7 +81,7 @@ def transactions(scope: Scope) -> pa.Table:
     if not rows.num_rows:
         texts = [(name, pa.string()) for name in COLUMNS[:2]]
         integers = [(name, pa.int64()) for name in ("release", "landing")]
-        return pa.schema([*texts, *RELEASED_ROWS, *integers]).empty_table()
+        return with_reuse(pa.schema([*texts, *RELEASED_ROWS, *integers]).empty_table(), ())
     rows = rows.append_column("tx", hashed(rows.column("transaction_id")))
     for name, instant in (("first_at", "first_landed_at"), ("finished_at", "finished_at")):
         micros = rows.column(instant).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
@@ -88,7 +89,18 @@ def transactions(scope: Scope) -> pa.Table:
     nothing = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
     for name in ("first_landing", "last_landing", "runs"):
         rows = rows.append_column(name, nothing)
-    return rows.sort_by("tx")
+    # Rows that nobody watched may have been landed at any time, also those of a transaction that is not chosen.
+    known = () if scope.redeclared is None else _with_ids_of(scope, rows)
+    return with_reuse(rows.sort_by("tx"), known)
+
+
+def _with_ids_of(scope: Scope, chosen: pa.Table) -> Iterator[pa.Table]:
+    """Yield tx and csn of all released transactions that have an id of the chosen ones."""
+    schema = pa.schema([TRANSACTIONS.field(name) for name in ("transaction_id", "csn")])
+    ids = chosen.column("tx").combine_chunks()
+    for part in arrow_tables.parts_of(scope.paths.table(names.TRANSACTIONS), schema, "status = 'released'"):
+        rows = part.append_column("tx", hashed(part.column("transaction_id")))
+        yield rows.filter(pc.is_in(rows.column("tx"), value_set=ids)).select(["tx", "csn"])
 
 
 def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.backfill.own_events import REUSED, in_turn, own_events
 from txloom.steps.backfill.redeclared_events import JudgedByTable, read_redeclared, with_csns
 from txloom.steps.backfill.released_events import (
     KEYS,
@@ -33,6 +32,7 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list
 from txloom.storage.landing import event_files
 from txloom.storage.targets.row_tables import row_tables
+from txloom.transactions.reused_ids import REUSED, in_turn, without_others
 
 BUCKET_BITS = 20
 """Transactions are counted by this many bits of their hash before the large ones are counted one by one."""
@@ -155,7 +155,7 @@ def rebuild(scope: Scope, share: Share) -> Rebuilt:
 def _read(scope: Scope, share: Share) -> pa.Table:
     """Return the events of transactions, as they were decoded or as they are declared now."""
     read = read_released if scope.redeclared is None else read_redeclared
-    return own_events(share.chosen, read(scope, share))
+    return without_others(share.chosen, read(scope, share))
 
 
 def _judge(scope: Scope, chosen: pa.Table, events: pa.Table) -> Judged:

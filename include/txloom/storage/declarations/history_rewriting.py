@@ -1,7 +1,8 @@
 """Rewrite a history in one commit: rows under new names of columns, or rows in the place of others."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -93,10 +94,26 @@ def _with_names(rows: pa.Table, renamed: Renamed) -> pa.Table:
         result |= _renamed_columns(columns, renamed.columns, earlier)
     for new, old in renamed.fields.items():
         if old in columns and new in columns:
-            result[new] = pc.if_else(earlier, arrow_tables.reorder(columns[old], columns[new].type), columns[new])
+            both = _with_columns(columns[new].type, columns[old].type, renamed.of_fields.get(new, {}).values())
+            result[new] = pc.if_else(earlier, *(arrow_tables.reorder(columns[name], both) for name in (old, new)))
     for name, names in renamed.of_fields.items():
         result[name] = _renamed_list(result[name], names, earlier)
-    return pa.table({name: result[name] for name in rows.column_names})
+    return pa.table({name: arrow_tables.reorder(result[name], columns[name].type) for name in rows.column_names})
+
+
+def _with_columns(member: pa.DataType, earlier: pa.DataType, names: Collection[str]) -> pa.DataType:
+    """Return the type of a member's changes with columns that only the changes of an earlier field have."""
+
+    def widened(fields: pa.StructType, others: pa.StructType) -> "list[pa.Field[Any]]":
+        known = {each.name for each in fields}
+        return [*fields, *(each for each in others if each.name in names and each.name not in known)]
+
+    changes, others = (cast("pa.ListType[pa.StructType]", each).value_type for each in (member, earlier))
+    before = changes[changes.get_field_index(f"{PREFIX}before")]
+    images = (cast("pa.StructType", each[each.get_field_index(before.name)].type) for each in (changes, others))
+    wide = before.with_type(pa.struct(widened(*images)))
+    fields = [wide if each.name == before.name else each for each in widened(changes, others)]
+    return pa.list_(pa.struct(fields))
 
 
 def _renamed_list(lists: AnyArray, names: Mapping[str, str], earlier: AnyArray) -> AnyArray:

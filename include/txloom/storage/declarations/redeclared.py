@@ -92,7 +92,11 @@ def _decoded(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) -> pa
     for messages, again in decode_by_topic(decoder, events):
         decoded = messages
         for name in columns:
-            decoded = decoded.set_column(decoded.column_names.index(name), name, again.column(name))
+            values = again.column(name)
+            if name == "identity":
+                # Where a message has no identity, its landing gave it one of its place in the topic or file.
+                values = pc.coalesce(values, messages.column(name))
+            decoded = decoded.set_column(decoded.column_names.index(name), name, values)
         counts = decoded.column_names.index("counts")
         parts.append(decoded.set_column(counts, "counts", again.column("expected")))
     return pa.concat_tables(parts, promote_options="permissive")

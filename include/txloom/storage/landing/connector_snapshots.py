@@ -1,6 +1,7 @@
 """Snapshots that a connector sends row by row over many landings: the table `source_snapshots`.
 
-It has a row for each landing that had rows of a snapshot or ended one; a source without snapshots has no such table.
+It has a row for each landing that had rows of a snapshot or ended one, and for one that left something out before any
+row was landed; a source without snapshots has no others.
 What is computed for a landing depends on the rows of earlier landings only, so that a repeated landing gets the same.
 """
 
@@ -44,7 +45,7 @@ class SnapshotProgress:
 
 @dataclass(frozen=True)
 class Advance:
-    """What a landing changes. bound: the csn that bounds valid-through, None where no snapshot is open.
+    """What a landing changes. bound: the csn that bounds valid-through; None: nothing does.
 
     begun: the csn of the snapshot that the stream begins with, where the landing closes it. retaken: the snapshots
     beside the stream that it closes, in commit order. read_beside: whether it has rows of an incremental one.
@@ -59,7 +60,8 @@ class Advance:
 def note_left_out(pipeline: Pipeline, paths: TablePaths, number: int, at: datetime) -> None:
     """Record, before a landing is planned, that it leaves out some of what the source has.
 
-    Nothing is written where no snapshot is open, or where it was recorded before.
+    Nothing is written where it was recorded before, or where it cannot matter: rows were landed, and no snapshot is
+    open.
 
     Args:
         pipeline: the declaration.
@@ -67,7 +69,7 @@ def note_left_out(pipeline: Pipeline, paths: TablePaths, number: int, at: dateti
         number: the landing.
         at: its time.
     """
-    if _has_snapshots(pipeline) and progress(paths, number).snapshots.lowest is not None:
+    if _has_snapshots(pipeline) and (progress(paths, number).snapshots.lowest is not None or not _has_rows(paths)):
         rows = [{"landing": number, "at": at, "left_out": True}]
         small_tables.append(_path(paths), rows, SOURCE_SNAPSHOTS, once=(_write_id(paths, "plan"), number))
 
@@ -82,7 +84,8 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan, shown_t
     before = progress(paths, landing.number)
     shown = _shown(paths, landing.number)
     if not shown.rows and before.snapshots.lowest is None:
-        return Advance(read_beside=shown.beside > 0)
+        is_unknown = before == SnapshotProgress() and landing.reads_source and _may_begin(paths, landing.number)
+        return Advance(NOWHERE if is_unknown else None, read_beside=shown.beside > 0)
     everything = landing.reads_source and not _left_out(paths, landing.number)
     after = advanced(before.snapshots, shown, everything=everything)
     open_now = after.lowest is not None
@@ -260,7 +263,18 @@ def _first_whole(paths: TablePaths, number: int, snapshots: Snapshots) -> int | 
     return snapshots.highest if first is None else first
 
 
+def _may_begin(paths: TablePaths, number: int) -> bool:
+    """Return whether what a landing left out may be a snapshot that the stream begins with: no row was landed yet."""
+    return _left_out(paths, number) and not _has_rows(paths)
+
+
+def _has_rows(paths: TablePaths) -> bool:
+    """Return whether a row of any table was landed."""
+    return bool(small_tables.query(paths.change_events, "select 1 as n from t where kind = 'row' limit 1"))
+
+
 def _left_out(paths: TablePaths, number: int) -> bool:
+    """Return whether it is recorded that a landing left something out."""
     return bool(small_tables.query(_path(paths), f"select 1 as n from t where landing = {number} and left_out"))
 
 
