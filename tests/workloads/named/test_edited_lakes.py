@@ -237,6 +237,20 @@ def test_a_table_that_was_left_out_while_a_snapshot_was_taken_again_has_its_rows
     assert needing(lake) == []
 
 
+@pytest.mark.parametrize("source", ["debezium/mysql", "debezium/postgresql"])
+def test_a_table_that_was_left_out_during_the_first_snapshot_has_its_rows_alone(tmp_path: Path, source: str) -> None:
+    lake, made, producer = lake_of(tmp_path, source, PLAIN, more=[OTHER])
+    cycle(lake, producer, messages(*(insert(made, 1000 + n, OTHER, n) for n in (5, 6))))
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
+    state: State = {"t": rows_of(PLAIN, row(1, "b")), "other": rows_of(OTHER, row(6, "z"), row(7, "n"))}
+    cycle(lake, producer, flat(taken(made, 2000, state)), (), messages(inserted(made, 3000, state, row(9, "end"))))
+    assert lake.shown_through() == 3000
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
+    cycle(lake, producer, (), ())
+    assert ids_of(lake, "other") == [6, 7]
+    assert needing(lake) == []
+
+
 def test_a_table_that_a_snapshot_of_before_had_no_row_of_is_named_once_it_is_declared(tmp_path: Path) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
     state: State = {"t": rows_of(PLAIN, row(1, "a")), "other": rows_of(OTHER, row(5, "x"))}

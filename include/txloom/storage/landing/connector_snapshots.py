@@ -137,7 +137,9 @@ def closed_before(pipeline: Pipeline, paths: TablePaths, number: int) -> tuple[i
     if not begun or begun[0]["initial"] == NOWHERE:
         return (NOWHERE, closed) if begun else None
     initial = begun[0]["initial"]
-    return _first_whole(paths, number - 1, Snapshots(lowest=0, highest=initial)) or initial, closed
+    first = _first_whole(paths, number - 1, Snapshots(lowest=0, highest=initial)) or initial
+    # The first snapshot that is whole may have been taken beside the stream, and have replaced tables.
+    return _initial(paths, number - 1, first), closed
 
 
 def given_up(paths: TablePaths, number: int, begun: int) -> list[str]:
