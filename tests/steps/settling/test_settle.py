@@ -297,6 +297,16 @@ def test_a_column_gets_its_new_name_in_the_history_too(shop: EditedShop) -> None
     assert sorted(row["amount"] for row in shop.lake.rows("orders_changes")) == [1, 2, 3, 11]
 
 
+def test_a_table_lacks_nothing_where_only_messages_of_another_one_are_gone(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_LINES])
+    fill(shop)
+    shop.forget("lines")
+    shop.declare(BOTH, [OF_LINES], ["{name: doc, root: orders, children: []}"])
+    shop.run()
+    assert shop.shown("doc_current") == shop.source("orders")
+    assert incomplete(shop) == []
+
+
 def test_a_child_and_a_column_of_it_get_new_names_at_once(shop: EditedShop) -> None:
     shop.declare(BOTH, (), [DOCUMENTS])
     fill(shop)

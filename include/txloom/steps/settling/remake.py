@@ -18,7 +18,7 @@ from txloom.steps.settling.need import Need
 from txloom.steps.step import Step
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations.records import Pair, Record
-from txloom.storage.declarations.redeclared import redeclared_of
+from txloom.storage.declarations.redeclared import declared_over
 from txloom.storage.declarations.undecided import Undecided
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
@@ -118,7 +118,7 @@ def scope_of(
     """
     chosen = only(pipeline, sorted({need.pair[1] for need in needs}))
     conditions = " or ".join(dict.fromkeys(need.transactions for need in needs))
-    redeclared = redeclared_of(pipeline, paths, following)
+    redeclared = declared_over(pipeline, paths, following)
     return Scope(chosen, paths, run_id, 0, HIGHEST, release, redeclared, conditions, restores=True)
 
 
@@ -161,7 +161,7 @@ def _removed(scope: Scope, need: Need) -> Missing:
     No transaction that was finished has such a row: a connector's snapshot, and changes that stand alone, are decided
     only where a table of theirs is watched.
     """
-    if scope.redeclared is None or not (need.everything or need.gap is not None):
+    if not (scope.redeclared and scope.redeclared.border) or not (need.everything or need.gap is not None):
         return Missing()
     sources = [source for source, table in scope.redeclared.sources.items() if table == need.pair[1]]
     rows = Undecided(scope.paths).removed(sorted(sources))

@@ -23,7 +23,7 @@ class Redeclared:
 
     Args:
         border: the first landing whose messages were decoded as they are declared now; those of earlier ones are
-            decoded again.
+            decoded again. 0: there are none.
         sources: the names of source tables, as messages have them, each with the table that it is declared as now.
         since: by table, the first landing from which on its messages were decoded as they are now.
         spellings: how names of the source were spelled so far.
@@ -48,9 +48,13 @@ def redeclared_of(pipeline: Pipeline, paths: TablePaths, following: Content | No
         paths: where the tables are.
         following: how the next landing decodes, as `landing_plan.decoded_since` takes it.
     """
+    redeclared = declared_over(pipeline, paths, following)
+    return redeclared if redeclared.border else None
+
+
+def declared_over(pipeline: Pipeline, paths: TablePaths, following: Content | None = None) -> Redeclared:
+    """Return what the declaration means for messages that were landed before; arguments as for `redeclared_of`."""
     border, since = landing_plan.decoded_since(paths, following)
-    if not border:
-        return None
     spellings = name_spellings.known(paths)
     sources = watched_sources(pipeline, source_samples(paths), spellings)
     return Redeclared(border, sources, since, spellings)
