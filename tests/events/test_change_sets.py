@@ -89,7 +89,7 @@ def test_a_row_is_a_whole_transaction() -> None:
     assert (event["kind"], event["op"], event["table"], event["source_table"]) == ("row", "U", "t", "T")
     assert (event["csn"], event["pos"], event["expected"]) == (1514822520000000, None, {"t": 1})
     assert event["committed_at"].isoformat() == "2018-01-01T16:02:00+00:00"
-    assert event["transaction_id"].startswith("t:1514822520000000:")
+    assert event["transaction_id"].startswith("T:1514822520000000:")
     assert event["xid"] == event["transaction_id"]
 
 

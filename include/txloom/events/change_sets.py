@@ -86,7 +86,7 @@ class ChangeSetDecoder:
             if timestamp is None:
                 raise Poison(rejections.NO_CSN, f"{self._fields.timestamp} is missing")
             csn, committed_at = moment(self._fields.timestamp, timestamp)
-            event = alone(topic if table is None else table.name, table, csn, self._content(topic, row))
+            event = alone(topic, table, csn, self._content(topic, row))
             return {**change(topic, table, op), **event, "committed_at": committed_at}
         transaction = self._transaction(row)
         try:

@@ -148,6 +148,30 @@ def test_equal_rows_of_a_change_set_stay_several_and_a_file_that_came_again_stay
     assert [n for _, n in made] == [10, 10, 10, 11] * 2
 
 
+@pytest.mark.parametrize("edited", ["ab", "z"], ids=["beside another table", "under another name"])
+def test_rows_of_a_file_that_grew_while_its_table_was_edited_stay_as_many(tmp_path: Path, edited: str) -> None:
+    inbox = tmp_path / "inbox"
+    (inbox / "APP.A").mkdir(parents=True)
+
+    def declared(names: str) -> Pipeline:
+        sources = {"a": "APP.A", "b": "APP.B", "z": "APP.A"}
+        tables = ", ".join(f"{{name: {n}, source: {sources[n]}, key: none, columns: {{n: long}}}}" for n in names)
+        text = BESIDE.format(inbox=inbox, fields="", rule="single", tables=tables, mirrors=", ".join(names))
+        (tmp_path / "shop.yaml").write_text(text)
+        return load(tmp_path / "shop.yaml")
+
+    lake, sent = SmallLake(tmp_path, declared("a")), list[str]()
+    for values in ((10, 11, 10), (10, 12)):
+        row = {"FLAG": "I", "CDC_TIMESTAMP": "2026-01-01T00:00:01Z"}
+        sent += [json.dumps({**row, "N": value}) for value in values]
+        (inbox / "APP.A" / "1.jsonl").write_text("\n".join([*sent, ""]))
+        lake.land()
+    lake.pipeline = declared(edited)
+    lake.run()
+    for table in (edited[0], f"{edited[0]}_changes"):
+        assert sorted(row["n"] for row in lake.rows(table)) == [10, 10, 10, 11, 12]
+
+
 BESIDE = """
 name: shop
 source: {{format: change_sets, files: {{path: {inbox}, settle: 0s}}, change_sets: {{{fields}}}}}

@@ -54,7 +54,7 @@ class Undecided:
             return pa.table({})
         events = events.sort_by([("landing", "ascending"), ("row", "ascending")])
         events = events.filter(pa.array(self._are_undecided(events)))
-        return events.select(MESSAGE_COLUMNS)
+        return events.select([*MESSAGE_COLUMNS, "landing"])
 
     def _are_undecided(self, events: pa.Table) -> list[bool]:
         """Return which events are not of a transaction that was finished before."""
@@ -117,4 +117,4 @@ class Undecided:
         for rows in arrow_tables.gathered(arrow_tables.batches(tables, sql), ROWS_AT_ONCE):
             new = rows.filter(pc.invert(pc.is_in(rows.column("transaction_id"), left_out)))
             if new.num_rows:
-                yield new.select(MESSAGE_COLUMNS)
+                yield new.select([*MESSAGE_COLUMNS, "landing"])

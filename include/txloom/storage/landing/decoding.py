@@ -1,9 +1,10 @@
 """Decode the messages of a landing, in this process where they are few, else in tasks."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -244,8 +245,9 @@ def decode_by_topic(
 
     Args:
         decoder: of the present declaration.
-        events: topic, file, value and, of a source that has them, headers, in the order in which they are decoded.
-        by_file: decode the messages of each file by themselves.
+        events: topic, file, line, value and, of a source that has them, headers, in the order in which they are
+            decoded. landing: may be there too.
+        by_file: decode the messages of each delivery of a file by themselves.
     """
     for topic, messages in _by_topic(events, by_file=by_file):
         headers = None
@@ -256,10 +258,30 @@ def decode_by_topic(
 
 
 def _by_topic(events: pa.Table, *, by_file: bool) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the messages of each topic, in order; by_file: those of each of its files by themselves."""
-    keys = ["topic", "file"] if by_file else ["topic"]
+    """Yield the messages of each topic, in order; by_file: those of each delivery of a file by themselves."""
+    keys = ["topic"]
+    if by_file:
+        delivery = _deliveries(events)
+        events = events.append_column("delivery", delivery)
+        keys += ["file", "delivery"]
     for key in events.select(keys).group_by(keys, use_threads=False).aggregate([]).to_pylist():
         chosen = pc.equal(events.column("topic"), pa.scalar(key["topic"], pa.string()))
         if key.get("file") is not None:
             chosen = pc.and_(chosen, pc.equal(events.column("file"), pa.scalar(key["file"], pa.string())))
+            chosen = pc.and_(chosen, pc.equal(events.column("delivery"), pa.scalar(key["delivery"])))
         yield key["topic"], events.filter(chosen)
+
+
+def _deliveries(events: pa.Table) -> "pa.Array[Any]":
+    """Return which delivery of its file each message is of: a line that comes again is of another one.
+
+    A file is also delivered again with each landing, of events that have one.
+    """
+    keys = [name for name in ("landing", "topic", "file", "line") if name in events.column_names]
+    seen, times = Counter[tuple[Any, ...]](), list[tuple[Any, int]]()
+    for row in events.select(keys).to_pylist():
+        line = tuple(row.values())
+        times.append((row.get("landing"), seen[line]))
+        seen[line] += 1
+    numbers = {each: number for number, each in enumerate(dict.fromkeys(times))}
+    return pa.array([numbers[each] for each in times], pa.int64())
