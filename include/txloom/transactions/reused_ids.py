@@ -157,7 +157,8 @@ def in_turn(chosen: pa.Table) -> Iterator[pa.Table]:
 def without_others(chosen: pa.Table, events: pa.Table) -> pa.Table:
     """Return events without those of other transactions that have the ids.
 
-    Of an id that was used again, an event that has neither a csn nor a position is left out.
+    Of an id that was used again, an event that has neither a csn nor a position is left out. A row's csn may be above
+    that of its transaction, which is the csn of the last watched row where only rows tell it.
 
     Args:
         chosen: the transactions, with REUSED and BEFORE, ordered by tx; no two have one id. Without a csn: NOWHERE.
@@ -166,6 +167,7 @@ def without_others(chosen: pa.Table, events: pa.Table) -> pa.Table:
     place = np.searchsorted(chosen.column("tx").to_numpy(), events.column("tx").to_numpy())
     reused, before, csn = (chosen.column(name).to_numpy()[place] for name in (REUSED, BEFORE, "csn"))
     position = positions(events)
-    is_later = (position > csn) & (csn != NOWHERE)
+    is_placed = pc.and_(pc.equal(events.column("kind"), pa.scalar("row")), pc.is_valid(events.column("csn")))
+    is_later = (position > csn) & (csn != NOWHERE) & (reused | ~is_placed.to_numpy())
     is_earlier = reused & (position <= np.maximum(before, 0))
     return events.filter(pa.array(~is_later & ~is_earlier))

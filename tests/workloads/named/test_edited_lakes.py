@@ -88,6 +88,19 @@ def test_a_column_that_was_left_out_with_its_table_has_all_its_values_again(tmp_
     assert sorted((each["id"], each["v"]) for each in lake.rows("other")) == [(1, "a"), (1020, "a")]
 
 
+def test_a_row_behind_the_last_watched_one_is_of_its_transaction(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/mysql", PLAIN, GTIDS, more=[OTHER])
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
+    state: State = {each.name: {} for each in (PLAIN, OTHER)}
+    changes = [Change(table, "I", None, row(1, "a"), tuple(table.columns)) for table in (PLAIN, OTHER)]
+    sent = Sent("", 1000, [], None, state, changes, 1)
+    made.writer.write(sent)
+    cycle(lake, producer, messages(sent))
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
+    cycle(lake, producer, ())
+    assert (ids_of(lake, "other"), needing(lake)) == ([1], [])
+
+
 @pytest.mark.parametrize("is_left_out", [True, False], ids=["the table of one of them", "all"])
 def test_two_transactions_of_one_id_are_made_again_each_of_its_own_rows(tmp_path: Path, is_left_out: bool) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
