@@ -145,11 +145,13 @@ def rebuild(scope: Scope, share: Share) -> Rebuilt:
     for chosen in in_turn(share.chosen):
         events = _read(scope, replace(share, chosen=chosen))
         judged = _judge(scope, chosen, _without_messages(events))
-        made = [_made(judged, pipeline, judged.taken(pipeline), events) for pipeline in judged.pipelines]
-        for name, rows in (each for release in made for each in release.history.items()):
+        releases = [_made(judged, pipeline, judged.taken(pipeline), events) for pipeline in judged.pipelines]
+        for name, rows in (each for release in releases for each in release.history.items()):
             history.setdefault(name, []).append(rows)
-        outcomes.append(judged.outcomes({tx for each in made for tx in each.unreadable}))
-    return Rebuilt({name: pa.concat_tables(rows) for name, rows in history.items()}, pa.concat_tables(outcomes))
+        outcomes.append(judged.outcomes({tx for each in releases for tx in each.unreadable}))
+    # Rows of documents lack the members of which no transaction in turn has a change.
+    made = {name: pa.concat_tables(rows, promote_options="default") for name, rows in history.items()}
+    return Rebuilt(made, pa.concat_tables(outcomes))
 
 
 def _read(scope: Scope, share: Share) -> pa.Table:

@@ -13,7 +13,7 @@ from txloom.steps.settling import copying, remake
 from txloom.steps.settling.computed import compare
 from txloom.steps.settling.need import Need
 from txloom.steps.settling.remake import Missing
-from txloom.steps.settling.settle import needs_of, settled_by
+from txloom.steps.settling.settle import completed_by_loads, needs_of, settled_by
 from txloom.storage.buffer.newest_batch import BufferState, buffer_state
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import incomplete_tables
@@ -85,7 +85,8 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     entered = [*known, *_numbered(new, known)]
     states, full = r.states(entered), effective_pipeline(pipeline, paths)
     following = watched_content(pipeline)
-    needs = needs_of(paths, states, r.unsettled(states, r.declared_pairs(pipeline)), following)
+    declared = r.declared_pairs(pipeline)
+    needs = needs_of(paths, states, r.unsettled(states, declared), following)
     made = _copied(full, paths, states, needs.values())
     if left := [need for pair, need in needs.items() if pair not in made]:
         made |= _from_messages(remake.scope_of(full, paths, "plan", left, seen.release, following), left)
@@ -94,6 +95,7 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
         for pair, need in needs.items()
         if (record := settled_by(pipeline, states[pair], need, made[pair].missing)) is not None
     ]
+    settled += completed_by_loads(full, paths, states, declared, seen)
     after = r.states([*entered, *_numbered(settled, entered)])
     stamp = f"{digest_of(pipeline_content(pipeline))}:next" if settled else seen.declared.stamp
     return Forecast(

@@ -28,7 +28,7 @@ from txloom.storage.declarations.incomplete import current_tables_of, feeding
 from txloom.storage.declarations.loaded import loaded_since
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import landing_plan
+from txloom.storage.landing import landing_plan, loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.valid_through import valid_through
 from txloom.storage.publishing.watermark import Watermark
@@ -56,7 +56,7 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
         for pair, need in needs.items()
         if (record := settled_by(step.pipeline, states[pair], need, made.get(pair, remake.Missing()))) is not None
     ]
-    settled += _loaded(step, pipeline, states, declared, seen)
+    settled += completed_by_loads(pipeline, paths, states, declared, seen)
     r.append(paths, settled, step.run_id)
     states = r.states(r.read(paths)) if settled else states
     _report(step, pipeline, states)
@@ -153,24 +153,42 @@ def _is_overdue(pipeline: Pipeline, newest: Record, missing: str) -> bool:
     return datetime.now(UTC) - newest.at >= pipeline.completeness.patience
 
 
-def _loaded(
-    step: Step, pipeline: Pipeline, states: Mapping[Pair, State], declared: Collection[Pair], seen: BufferState
+def completed_by_loads(
+    pipeline: Pipeline,
+    paths: TablePaths,
+    states: Mapping[Pair, State],
+    declared: Collection[Pair],
+    seen: BufferState,
 ) -> list[Record]:
-    """Return the records of incomplete members whose tables a snapshot completes that this merge shows."""
+    """Return the records of incomplete members whose tables a snapshot completes that this merge shows.
+
+    Above the csn that a member lacks changes of, an operator's snapshot is among its rows, whenever it was loaded.
+
+    Args:
+        pipeline: the declaration with columns that tables took up.
+        paths: the tables of the pipeline.
+        states: of each history's member.
+        declared: the members that are declared.
+        seen: the state of the buffer.
+    """
     lacking = {pair: states[pair].newest for pair in declared if states[pair].newest.status == r.INCOMPLETE}
     if not lacking:
         return []
-    reached = Watermark(valid_through(step.paths, seen), seen.release)
+    reached = Watermark(valid_through(paths, seen), seen.release)
     since = min(record.since_csn for record in lacking.values())
+    present = loaded_snapshots.loaded(pipeline, paths, reached.valid_through, reached.release)
     loaded = {
-        release: loaded_since(pipeline, step.paths, reached, since - 1, release=release)
+        release: loaded_since(pipeline, paths, reached, since - 1, release=release)
         for release in {record.release for record in lacking.values()}
     }
-    return [
-        replace(record, status=r.COMPLETE, since_csn=csn, reason=r.FROM_LOAD, missing=None)
-        for pair, record in sorted(lacking.items())
-        if (csn := loaded[record.release].get(pair[1], 0)) and csn >= record.since_csn - 1
-    ]
+    completed = list[Record]()
+    for pair, record in sorted(lacking.items()):
+        csn = loaded[record.release].get(pair[1], 0)
+        if present.get(pair[1], 0) >= record.since_csn:
+            csn = max(csn, present[pair[1]])
+        if csn and csn >= record.since_csn - 1:
+            completed.append(replace(record, status=r.COMPLETE, since_csn=csn, reason=r.FROM_LOAD, missing=None))
+    return completed
 
 
 def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> None:

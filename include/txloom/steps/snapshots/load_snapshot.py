@@ -5,7 +5,7 @@ transactions apply: changes at or below the csn, whenever they come, do not chan
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.events.envelope import BEHIND
 from txloom.events.formats import SourceDecoder
@@ -21,6 +22,7 @@ from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import finish_last
 from txloom.steps.step import Counts, Step
+from txloom.storage.declarations import records
 from txloom.storage.delta import data_files
 from txloom.storage.landing import change_events, decoding, landing_plan, landing_tables, loaded_snapshots
 from txloom.storage.paths import TablePaths
@@ -81,10 +83,8 @@ def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     landing_tables.create_tables(paths)
     _refuse(csn, loaded_snapshots.newest(paths), ahead=snapshot.ahead)
     files_by_table = _chosen(snapshots_files.tables_of(pipeline, snapshot.path), snapshot.tables, snapshot.path)
-    done, waiting = (
-        loaded_snapshots.loaded(pipeline, paths, loaded_snapshots.ANY, loaded_snapshots.ANY),
-        loaded_snapshots.waiting(pipeline, paths, files_by_table),
-    )
+    done = _loaded(pipeline, paths, files_by_table, csn)
+    waiting = loaded_snapshots.waiting(pipeline, paths, files_by_table)
     newer = [max(done.get(table, -1), waiting.get(table, -1)) for table in files_by_table]
     if min(newer) >= csn:
         LOG.info(f"skipped: {', '.join(files_by_table)} was loaded as of csn {min(newer)} already")
@@ -108,6 +108,34 @@ def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
         _land_large(step.session, load, files_by_table, files, paths, run_id)
     close(step, at)
     return {"tables": len(files_by_table), "files": len(files), "csn": csn, "landing": number}
+
+
+def _loaded(pipeline: Pipeline, paths: TablePaths, tables: Collection[str], csn: int) -> dict[str, int]:
+    """Return, of each table that was loaded, the newest csn as of which that was; log what a new load cannot complete.
+
+    A load that was released before a history was found to be incomplete did not complete it: it does not count.
+
+    Raises:
+        ConfigurationError: if a table without a key would be loaded twice as of one csn, so that it had each row twice.
+    """
+    any_csn = loaded_snapshots.ANY
+    done = loaded_snapshots.loaded(pipeline, paths, any_csn, any_csn)
+    lacking = {pair[1]: state.newest for pair, state in records.states(records.read(paths)).items() if state.is_lacking}
+    for name in sorted(lacking.keys() & tables):
+        record = lacking[name]
+        if csn < record.since_csn - 1:
+            LOG.warning(
+                f"warning: {record.table} lacks changes up to csn {record.since_csn - 1}: a snapshot as of csn {csn} "
+                "does not complete it. Load one as of that csn or a later one"
+            )
+        since = loaded_snapshots.loaded(pipeline, paths, any_csn, any_csn, after=record.release).get(name, -1)
+        if since < csn <= done.get(name, -1) and not pipeline.table(name).key:
+            raise ConfigurationError(
+                f"csn {csn}: {name} has no key, and was loaded as of csn {done[name]} before {record.table} was found "
+                "to be incomplete: load a snapshot as of a later csn, or each row would be there twice"
+            )
+        done[name] = since
+    return done
 
 
 def _chosen(

@@ -100,6 +100,11 @@ class State:
         return self.newest.status in OPEN_STATUSES
 
     @property
+    def is_lacking(self) -> bool:
+        """Return whether changes are missing that only a snapshot brings."""
+        return self.newest.status == INCOMPLETE
+
+    @property
     def is_complete(self) -> bool:
         """Return whether tables that are computed from it show the source."""
         return self.newest.status == COMPLETE
