@@ -159,12 +159,16 @@ class EditedShop:
 
     def load(self, table: str) -> None:
         """Load the rows that the source has of a table by now, and run one cycle."""
+        self.lake.step(load_snapshot, self.lake.session, Snapshot(self.export(table), self.csn, ahead=True))
+        self.run()
+
+    def export(self, table: str) -> str:
+        """Write the rows that the source has of a table by now, and return the folder to load them from."""
         folder = self.folder / f"load-{self.csn}" / table
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         rows = [self.state[table][key] for key in sorted(self.state[table])]
         (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        self.lake.step(load_snapshot, self.lake.session, Snapshot(str(folder.parent), self.csn, ahead=True))
-        self.run()
+        return str(folder.parent)
 
     def clean(self) -> None:
         """Remove from histories what current tables do not need, as maintenance does."""

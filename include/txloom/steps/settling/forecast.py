@@ -95,9 +95,10 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
         for pair, need in needs.items()
         if (record := settled_by(pipeline, states[pair], need, made[pair].missing)) is not None
     ]
-    settled += completed_by_loads(full, paths, states, declared, seen)
-    after = r.states([*entered, *_numbered(settled, entered)])
-    stamp = f"{digest_of(pipeline_content(pipeline))}:next" if settled else seen.declared.stamp
+    entered += _numbered(settled, entered)
+    completed = completed_by_loads(full, paths, r.states(entered), declared, seen)
+    after = r.states([*entered, *_numbered(completed, entered)])
+    stamp = f"{digest_of(pipeline_content(pipeline))}:next" if settled or completed else seen.declared.stamp
     return Forecast(
         {pair: each for pair, each in made.items() if not needs[pair].is_nothing or needs[pair].recomputes},
         tuple(sorted(compare(full, paths, after, stamp).anew)),

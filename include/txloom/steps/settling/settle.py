@@ -56,11 +56,16 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
         for pair, need in needs.items()
         if (record := settled_by(step.pipeline, states[pair], need, made.get(pair, remake.Missing()))) is not None
     ]
-    settled += completed_by_loads(pipeline, paths, states, declared, seen)
-    r.append(paths, settled, step.run_id)
-    states = r.states(r.read(paths)) if settled else states
+    states = _enter(step, settled, states)
+    states = _enter(step, completed_by_loads(pipeline, paths, states, declared, seen), states)
     _report(step, pipeline, states)
     return states
+
+
+def _enter(step: Step, settled: Sequence[Record], states: dict[Pair, State]) -> dict[Pair, State]:
+    """Enter records, and return the states with them."""
+    r.append(step.paths, settled, step.run_id)
+    return r.states(r.read(step.paths)) if settled else states
 
 
 def needs_of(
