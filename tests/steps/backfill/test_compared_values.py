@@ -38,6 +38,7 @@ def test_where_an_event_was_landed_is_no_difference() -> None:
 def test_names_of_columns_that_are_not_declared_any_more_are_no_difference() -> None:
     assert kinds(FLAT, [flat(1, ["gone", "v"])], [flat(1, ["v"])]) == []
     assert kinds(FLAT, [flat(1, ["gone"])], [flat(1, [])]) == []
+    assert kinds(FLAT, [flat(1, ["gone"])], [flat(1, None)]) == []
     assert kinds(NESTED, [nested((1, 1, ["gone", "id"]), (2, 1, ["gone"]))], [nested((1, 1, ["id"]), (2, 1, []))]) == []
 
 

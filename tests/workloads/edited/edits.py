@@ -289,6 +289,7 @@ class Editor:
         for _ in range(times):
             self.view, name = _edited(self.view, self.made, self.chance)
             self.drawn[name or "no edit"] += 1
+        self.view = self._widened(self.view)
         self.drawn["several edits at once"] += times > 1
         if how > 0.9 and self.view != self.earlier[-1]:
             self.write()

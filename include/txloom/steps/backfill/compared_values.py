@@ -15,6 +15,8 @@ from txloom.config import names
 
 UNCOMPARED = ("_txloom_landing", "_txloom_row")
 """Where an event was landed."""
+NONE_IS_NULL = ("_txloom_unchanged", "_txloom_absent")
+"""Lists of names that are null where they name no column."""
 
 
 def compared_values(rows: pa.Table) -> pa.Table:
@@ -43,8 +45,16 @@ def _compared_list(name: str, values: AnyArray, declared: Collection[str]) -> An
         items = pc.list_flatten(values)
         is_declared = pc.is_in(items, value_set=pa.array(declared, pa.string()))
         flags = is_declared.to_numpy(zero_copy_only=False)
-        return values if flags.all() else _with_items(values, items.filter(is_declared), flags)
+        known = values if flags.all() else _with_items(values, items.filter(is_declared), flags)
+        return _without_empty(known) if name in NONE_IS_NULL else known
     return values
+
+
+def _without_empty(lists: AnyArray) -> AnyArray:
+    """Return lists with null in the place of empty ones."""
+    is_empty = pc.equal(pc.list_value_length(lists), pa.scalar(0)).fill_null(False)
+    made: AnyArray = pc.if_else(is_empty, pa.scalar(None, lists.type), lists)
+    return made
 
 
 def _with_items(lists: AnyArray, items: AnyArray, kept: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> AnyArray:
