@@ -127,18 +127,19 @@ def with_reuse(chosen: pa.Table, known: Iterable[pa.Table]) -> pa.Table:
         chosen: transactions, with the hash of their id (tx) and csn.
         known: tx and csn of all transactions among which another one may have the id.
     """
-    mine, tx = chosen.select(["tx", "csn"]), chosen.column("tx")
+    mine = chosen.select(["tx", "csn"])
     pairs = pa.concat_tables([mine, *known]).group_by(["tx", "csn"]).aggregate([])
     ids = (pc.value_counts(each.column("tx").combine_chunks()) for each in (mine, pairs))
     several = [each.field("values").filter(pc.greater(each.field("counts"), pa.scalar(1))) for each in ids]
-    reused = pc.is_in(tx, value_set=pa.concat_arrays(several)).to_numpy()
+    ids_again = pa.concat_arrays(several)
+    reused = pc.is_in(chosen.column("tx"), value_set=ids_again).to_numpy()
+    csns: dict[int, list[int]] = {}
+    for row in pairs.filter(pc.is_in(pairs.column("tx"), value_set=ids_again)).to_pylist():
+        csns.setdefault(row["tx"], []).append(row["csn"])
     places = np.flatnonzero(reused)
     rows = mine.take(places).to_pylist()
-    before = np.full(chosen.num_rows, NOWHERE, np.int64)
-    csns: dict[int, list[int]] = {}
-    for row in pairs.filter(pc.is_in(pairs.column("tx"), value_set=tx.take(places).combine_chunks())).to_pylist():
-        csns.setdefault(row["tx"], []).append(row["csn"])
     times = Counter((row["tx"], row["csn"]) for row in rows)
+    before = np.full(chosen.num_rows, NOWHERE, np.int64)
     for place, (tx, csn) in zip(places, (row.values() for row in rows), strict=True):
         earlier = [each for each in csns[tx] if each < csn]
         before[place] = csn if times[tx, csn] > 1 else max(earlier, default=NOWHERE)
@@ -165,9 +166,13 @@ def without_others(chosen: pa.Table, events: pa.Table) -> pa.Table:
         events: events of their ids.
     """
     place = np.searchsorted(chosen.column("tx").to_numpy(), events.column("tx").to_numpy())
-    reused, before, csn = (chosen.column(name).to_numpy()[place] for name in (REUSED, BEFORE, "csn"))
-    position = positions(events)
+    reused = chosen.column(REUSED).to_numpy()[place]
     is_placed = pc.and_(pc.equal(events.column("kind"), pa.scalar("row")), pc.is_valid(events.column("csn")))
-    is_later = (position > csn) & (csn != NOWHERE) & (reused | ~is_placed.to_numpy())
-    is_earlier = reused & (position <= np.maximum(before, 0))
-    return events.filter(pa.array(~is_later & ~is_earlier))
+    doubtful = np.flatnonzero(reused | ~is_placed.to_numpy())
+    before, csn = (chosen.column(name).to_numpy()[place[doubtful]] for name in (BEFORE, "csn"))
+    position = positions(events.take(doubtful))
+    is_later = (position > csn) & (csn != NOWHERE)
+    is_earlier = reused[doubtful] & (position <= np.maximum(before, 0))
+    kept = np.ones(events.num_rows, np.bool_)
+    kept[doubtful] = ~is_later & ~is_earlier
+    return events.filter(pa.array(kept))

@@ -89,7 +89,7 @@ def transactions(scope: Scope) -> pa.Table:
     nothing = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
     for name in ("first_landing", "last_landing", "runs"):
         rows = rows.append_column(name, nothing)
-    # Rows that nobody watched may have been landed at any time, also those of a transaction that is not chosen.
+    # An unwatched row may come from any landing, so it may be of a transaction with the same id outside this choice.
     known = () if scope.redeclared is None else _with_ids_of(scope, rows)
     return with_reuse(rows.sort_by("tx"), known)
 

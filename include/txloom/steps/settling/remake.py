@@ -161,7 +161,8 @@ def _removed(scope: Scope, need: Need) -> Missing:
     No transaction that was finished has such a row: a connector's snapshot, and changes that stand alone, are decided
     only where a table of theirs is watched.
     """
-    if not (scope.redeclared and scope.redeclared.border) or not (need.everything or need.gap is not None):
+    looks_back = need.everything or need.gap is not None
+    if scope.redeclared is None or not (scope.redeclared.border and looks_back):
         return Missing()
     sources = [source for source, table in scope.redeclared.sources.items() if table == need.pair[1]]
     rows = Undecided(scope.paths).removed(sorted(sources))

@@ -176,7 +176,7 @@ def completed_by_loads(
         declared: the members that are declared.
         seen: the state of the buffer.
     """
-    lacking = {pair: states[pair].newest for pair in declared if states[pair].newest.status == r.INCOMPLETE}
+    lacking = {pair: states[pair].newest for pair in declared if states[pair].is_lacking}
     if not lacking:
         return []
     reached = Watermark(valid_through(paths, seen), seen.release)

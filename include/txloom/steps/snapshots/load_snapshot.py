@@ -120,7 +120,9 @@ def _loaded(pipeline: Pipeline, paths: TablePaths, tables: Collection[str], csn:
     """
     any_csn = loaded_snapshots.ANY
     done = loaded_snapshots.loaded(pipeline, paths, any_csn, any_csn)
-    lacking = {pair[1]: state.newest for pair, state in records.states(records.read(paths)).items() if state.is_lacking}
+    newest = [state.newest for state in records.states(records.read(paths)).values() if state.is_lacking]
+    # Of several histories of a table, a load has to follow the one that was found to be incomplete last.
+    lacking = {record.pair[1]: record for record in sorted(newest, key=lambda each: each.release)}
     for name in sorted(lacking.keys() & tables):
         record = lacking[name]
         if csn < record.since_csn - 1:

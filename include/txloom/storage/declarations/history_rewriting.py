@@ -98,7 +98,9 @@ def _with_names(rows: pa.Table, renamed: Renamed) -> pa.Table:
             result[new] = pc.if_else(earlier, *(arrow_tables.reorder(columns[name], both) for name in (old, new)))
     for name, names in renamed.of_fields.items():
         result[name] = _renamed_list(result[name], names, earlier)
-    return pa.table({name: arrow_tables.reorder(result[name], columns[name].type) for name in rows.column_names})
+    for name in renamed.fields.keys() & columns.keys():
+        result[name] = arrow_tables.reorder(result[name], columns[name].type)
+    return pa.table({name: result[name] for name in rows.column_names})
 
 
 def _with_columns(member: pa.DataType, earlier: pa.DataType, names: Collection[str]) -> pa.DataType:

@@ -48,13 +48,17 @@ def redeclared_of(pipeline: Pipeline, paths: TablePaths, following: Content | No
         paths: where the tables are.
         following: how the next landing decodes, as `landing_plan.decoded_since` takes it.
     """
-    redeclared = declared_over(pipeline, paths, following)
-    return redeclared if redeclared.border else None
+    border, since = landing_plan.decoded_since(paths, following)
+    return _redeclared(pipeline, paths, border, since) if border else None
 
 
 def declared_over(pipeline: Pipeline, paths: TablePaths, following: Content | None = None) -> Redeclared:
     """Return what the declaration means for messages that were landed before; arguments as for `redeclared_of`."""
-    border, since = landing_plan.decoded_since(paths, following)
+    return _redeclared(pipeline, paths, *landing_plan.decoded_since(paths, following))
+
+
+def _redeclared(pipeline: Pipeline, paths: TablePaths, border: int, since: Mapping[str, int]) -> Redeclared:
+    """Return what the declaration means; border, since: as `Redeclared` has them."""
     spellings = name_spellings.known(paths)
     sources = watched_sources(pipeline, source_samples(paths), spellings)
     return Redeclared(border, sources, since, spellings)

@@ -20,7 +20,7 @@ from txloom.transactions import reused_ids
 ROWS_AT_ONCE = 50_000
 """About how many messages are decoded at once."""
 IN_ORDER = 'order by landing, "row"'
-MESSAGE_COLUMNS = [name.strip('" ') for name in MESSAGE.split(",")]
+MESSAGE_COLUMNS = [*(name.strip('" ') for name in MESSAGE.split(",")), "landing"]
 UNWATCHED = "kind = 'row' and \"table\" is null and value is not null"
 """Rows of tables that were not watched when they were landed, and whose messages are kept."""
 UNDECIDED = "transaction_id not in (select transaction_id from d where transaction_id is not null)"
@@ -54,7 +54,7 @@ class Undecided:
             return pa.table({})
         events = events.sort_by([("landing", "ascending"), ("row", "ascending")])
         events = events.filter(pa.array(self._are_undecided(events)))
-        return events.select([*MESSAGE_COLUMNS, "landing"])
+        return events.select(MESSAGE_COLUMNS)
 
     def _are_undecided(self, events: pa.Table) -> list[bool]:
         """Return which events are not of a transaction that was finished before."""
@@ -117,4 +117,4 @@ class Undecided:
         for rows in arrow_tables.gathered(arrow_tables.batches(tables, sql), ROWS_AT_ONCE):
             new = rows.filter(pc.invert(pc.is_in(rows.column("transaction_id"), left_out)))
             if new.num_rows:
-                yield new.select([*MESSAGE_COLUMNS, "landing"])
+                yield new.select(MESSAGE_COLUMNS)

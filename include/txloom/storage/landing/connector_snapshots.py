@@ -138,7 +138,7 @@ def closed_before(pipeline: Pipeline, paths: TablePaths, number: int) -> tuple[i
         return (NOWHERE, closed) if begun else None
     initial = begun[0]["initial"]
     first = _first_whole(paths, number - 1, Snapshots(lowest=0, highest=initial)) or initial
-    # The first snapshot that is whole may have been taken beside the stream, and have replaced tables.
+    # If the stream had begun before the first complete snapshot, that one replaced tables like any later one.
     return _initial(paths, number - 1, first), closed
 
 

@@ -259,29 +259,22 @@ def decode_by_topic(
 
 def _by_topic(events: pa.Table, *, by_file: bool) -> Iterator[tuple[str, pa.Table]]:
     """Yield the messages of each topic, in order; by_file: those of each delivery of a file by themselves."""
-    keys = ["topic"]
-    if by_file:
-        delivery = _deliveries(events)
-        events = events.append_column("delivery", delivery)
-        keys += ["file", "delivery"]
-    for key in events.select(keys).group_by(keys, use_threads=False).aggregate([]).to_pylist():
-        chosen = pc.equal(events.column("topic"), pa.scalar(key["topic"], pa.string()))
-        if key.get("file") is not None:
-            chosen = pc.and_(chosen, pc.equal(events.column("file"), pa.scalar(key["file"], pa.string())))
-            chosen = pc.and_(chosen, pc.equal(events.column("delivery"), pa.scalar(key["delivery"])))
-        yield key["topic"], events.filter(chosen)
+    group = _deliveries(events) if by_file else events.column("topic")
+    for each in group.unique():
+        messages = events.filter(pc.equal(group, each))
+        yield messages.column("topic")[0].as_py(), messages
 
 
 def _deliveries(events: pa.Table) -> "pa.Array[Any]":
-    """Return which delivery of its file each message is of: a line that comes again is of another one.
+    """Return the number of the delivery that each message is of; messages without a file are of one for each topic.
 
-    A file is also delivered again with each landing, of events that have one.
+    A file is delivered again where a line of it comes again, and in each landing, of events that have one.
     """
-    keys = [name for name in ("landing", "topic", "file", "line") if name in events.column_names]
-    seen, times = Counter[tuple[Any, ...]](), list[tuple[Any, int]]()
-    for row in events.select(keys).to_pylist():
-        line = tuple(row.values())
-        times.append((row.get("landing"), seen[line]))
-        seen[line] += 1
-    numbers = {each: number for number, each in enumerate(dict.fromkeys(times))}
-    return pa.array([numbers[each] for each in times], pa.int64())
+    keys = [name for name in ("topic", "file", "line", "landing") if name in events.column_names]
+    seen, numbers, numbered = Counter[tuple[Any, ...]](), dict[tuple[Any, ...], int](), list[int]()
+    for topic, file, line, *landing in zip(*(events.column(name).to_pylist() for name in keys), strict=True):
+        place = (topic, file, *landing)
+        delivery = (topic,) if file is None else (*place, seen[*place, line])
+        seen[*place, line] += 1
+        numbered.append(numbers.setdefault(delivery, len(numbers)))
+    return pa.array(numbered, pa.int64())
