@@ -17,8 +17,8 @@ from oracle.state import Source
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
-from txloom.steps.current import rewrite_merge
 from txloom.steps.landing.land_events import land_events
+from txloom.steps.merge import rewrite_merge
 from txloom.steps.merge.merge_current import merge_current
 from txloom.steps.publish.publish import publish
 from txloom.storage.delta import arrow_tables, small_merge, small_tables, spark_tables

@@ -29,13 +29,13 @@ from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
 from txloom.storage.declarations.incomplete import refuse_incomplete
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader, schemas
 from txloom.storage.targets.row_tables import RowTable, member_of, row_tables
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 
 def as_of(

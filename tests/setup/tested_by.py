@@ -57,6 +57,7 @@ TESTED_BY = {
     "storage/declarations/redeclared": "steps/settling/test_settle",
     "storage/declarations/source_samples": "workloads/random/test_any_declaration",
     "storage/declarations/undecided": "steps/settling/test_settle",
+    "storage/declarations/undeclared_columns": "steps/test_schema_drift",
     "storage/delta/arrow_tables": "steps/merge/test_merge_current",
     "storage/delta/committing": "storage/delta/test_fencing",
     "storage/delta/partition_pruning": "storage/targets/test_partitioning",
@@ -113,7 +114,6 @@ TESTED_BY = {
     "storage/targets/schemas": "steps/merge/test_merge_current",
     "storage/targets/shadow_tables": "steps/backfill/test_backfill",
     "storage/targets/spark_documents": "cycles/test_large",
-    "storage/targets/undeclared_columns": "steps/test_schema_drift",
     "storage/views/paging": "storage/views/pipeline/test_lists",
     "storage/views/pipeline/cuts": "storage/views/pipeline/test_lists",
     "storage/views/pipeline/dead_letters": "storage/views/pipeline/test_lists",
@@ -130,5 +130,6 @@ TESTED_BY = {
     "transactions/alone": "transactions/test_completeness",
     "transactions/hashes": "transactions/test_compact_events",
     "transactions/memory": "transactions/test_completeness",
+    "transactions/redelivered": "steps/backfill/test_transaction_rows",
 }
 """A module of the library, and the file of tests that holds its rules."""

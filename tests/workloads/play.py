@@ -14,7 +14,7 @@ from workloads.delivery import deliver, deliver_in_turn
 from workloads.dimensions import EXTRACTS, Dimensions, drawn
 from workloads.inbox import Producer
 from workloads.sources.alone import ChangeEvents, ChangeSets
-from workloads.sources.database import Change, Database, Sent
+from workloads.sources.database import GIVEN_UP, Change, Database, Sent
 from workloads.sources.debezium import Debezium
 from workloads.sources.extracts import Extractor, Extracts
 from workloads.sources.goldengate import GoldenGate
@@ -108,7 +108,7 @@ def _taken_again(database: Database, chance: Random) -> tuple[list[Sent], list[l
         part = part[: chance.randint(0, max(len(part) - 1, 0))]
         messages += [message for rows in part for message in rows]
         given_up = [Change(database.shape.tables[names[0]], "r", None, None, ())] * len(part)
-        sent.append(Sent("", database.csn, [], None, known, given_up, -1))
+        sent.append(Sent("", database.csn, [], None, known, given_up, GIVEN_UP))
     for _ in range(50):
         database.play(chance.randint(1, 8))
         if all(database.state[name] or not known[name] for name in names):

@@ -45,6 +45,7 @@ from txloom.steps.snapshots.diff_snapshot import diff_snapshot
 from txloom.storage.buffer import batch_plan, buffer_stream
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables, sql
 from txloom.storage.delta.sql import int_list
 from txloom.storage.paths import TablePaths
@@ -52,7 +53,6 @@ from txloom.storage.rewriting import pieces, rewrite
 from txloom.storage.snapshots import dated_transactions
 from txloom.storage.system_tables import DEAD_LETTERS, TRANSACTIONS
 from txloom.storage.targets import history_tables
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.transactions import buffer, causes, completeness, reused_ids
 from txloom.transactions import events as ev
 from txloom.transactions.causes import UNREADABLE

@@ -9,18 +9,18 @@ from unittest.mock import patch
 
 import pytest
 
-from txloom.steps.backfill import left_history, rebuild, released_events
+from txloom.steps.backfill import left_history, rebuild
 from txloom.steps.buffer import buffer_transactions as buffering
 from txloom.steps.buffer import release_batch
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
-from txloom.steps.current import rewrite_merge
-from txloom.steps.merge import spark_merge
+from txloom.steps.merge import rewrite_merge, spark_merge
 from txloom.steps.snapshots import diff_snapshot
 from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.delta import arrow_tables, small_merge
 from txloom.storage.landing import decoding
 from txloom.storage.sources import divided_splits
 from txloom.storage.targets import spark_fold
+from txloom.transactions import redelivered
 from workloads.small_lake import SmallLake
 
 LIMITS = (
@@ -32,7 +32,7 @@ LIMITS = (
     (diff_snapshot, "BUCKET_BYTES", (300, diff_snapshot.BUCKET_BYTES)),
     (release_batch, "SHARE", (5, release_batch.SHARE)),
     (rebuild, "SHARE", (5, rebuild.SHARE)),
-    (released_events, "LOT", (3, released_events.LOT)),
+    (redelivered, "LOT", (3, redelivered.LOT)),
     (left_history, "ROWS", (10, left_history.ROWS)),
     (spark_fold, "LITERAL_KEYS", (0, 3, spark_fold.LITERAL_KEYS)),
 )

@@ -15,10 +15,10 @@ from txloom.current.folding.column_nulling import Columns, Gone, GoneColumns
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage.checks import findings
+from txloom.storage.declarations.undeclared_columns import Undeclared
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import RowTable, row_tables
-from txloom.storage.targets.undeclared_columns import Undeclared
 
 GONE = (f.DROPPED, f.RENAMED)
 FEWEST = 5

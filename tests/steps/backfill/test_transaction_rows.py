@@ -19,7 +19,6 @@ from txloom.config import load, names
 from txloom.events.formats import SourceDecoder
 from txloom.steps.backfill import rebuild, released_events, transaction_rows
 from txloom.steps.backfill.rebuild import count_rebuilt, rebuild_histories
-from txloom.steps.backfill.released_events import KEYS, first_of_each
 from txloom.steps.backfill.scope import HIGHEST, Scope
 from txloom.storage.declarations.redeclared import Redeclared
 from txloom.storage.delta import arrow_tables, data_files, small_tables
@@ -29,6 +28,7 @@ from txloom.storage.spark import tasks
 from txloom.storage.system_tables import CHANGE_EVENTS, TRANSACTIONS
 from txloom.transactions.events import NOWHERE
 from txloom.transactions.hashes import hashed
+from txloom.transactions.redelivered import KEYS, first_of_each
 
 DECLARED = """
 name: shop

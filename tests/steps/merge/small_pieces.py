@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from txloom.steps.backfill import left_history, table_comparison
-from txloom.steps.current import document_merge, piece_merge
+from txloom.steps.current import composition, piece_merge
 from txloom.storage.maintenance import history_cleaning
 from txloom.storage.rewriting import pieces
 from txloom.storage.spark import tasks
@@ -38,5 +38,5 @@ def cut_small(monkeypatch: pytest.MonkeyPatch, size: int, *, by_tasks: bool = Fa
         monkeypatch.setattr(module, "SAMPLE", size // 10)
     if by_tasks:
         monkeypatch.setattr(tasks, "_is_session_open", lambda: False)
-        for module in (table_comparison, piece_merge, document_merge, history_cleaning):
+        for module in (table_comparison, piece_merge, composition, history_cleaning):
             monkeypatch.setattr(module, "TASK_BYTES", 0)

@@ -17,7 +17,7 @@ from steps.merge.test_merge_any_keys import no_spark
 from txloom.config import names
 from txloom.errors import TxloomError
 from txloom.quality.findings import SEVERAL
-from txloom.steps.current import document_merge, piece_merge, rewrite_merge
+from txloom.steps.current import composition, first_fold, piece_merge
 from txloom.storage.delta import arrow_tables
 from txloom.storage.rewriting import pieces, rewrite
 from txloom.storage.spark import tasks
@@ -47,7 +47,7 @@ CASES = st.builds(
     file_bytes=st.sampled_from((200, 2_000, rewrite.FILE_BYTES)),
     gathered=st.sampled_from((1, 7, pieces.GATHERED)),
     sample=st.sampled_from((2, 10, piece_merge.SAMPLE)),
-    small_bytes=st.sampled_from((0, rewrite_merge.SMALL_BYTES)),
+    small_bytes=st.sampled_from((0, first_fold.SMALL_BYTES)),
     relation=st.sampled_from(("many", "one")),
     mirrored=st.booleans(),
     killed=st.integers(0, 3),
@@ -83,7 +83,7 @@ def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory
             limits.setattr(pieces, "GATHERED", case.gathered)
             limits.setattr(rewrite, "FILE_BYTES", case.file_bytes)
             limits.setattr(piece_merge, "SAMPLE", case.sample)
-            limits.setattr(rewrite_merge, "SMALL_BYTES", case.small_bytes)
+            limits.setattr(first_fold, "SMALL_BYTES", case.small_bytes)
             if number + 1 == case.killed < len(made.releases):
                 die_behind_documents(limits, pieced.paths)
                 with suppress(TxloomError):
@@ -117,7 +117,7 @@ def test_tasks_make_pieces_to_the_same_tables(
     whole, pieced = (Keyed(tmp_path / name, ["by_long"]) for name in ("whole", "pieced"))
     monkeypatch.setenv(tasks.MASTER, master)
     monkeypatch.setattr(tasks, "_is_session_open", lambda: False)
-    done, in_tasks = list[piece_merge.Piece | document_merge.Piece](), tasks.in_tasks
+    done, in_tasks = list[piece_merge.Piece | composition.Piece](), tasks.in_tasks
 
     def noted(session: Any, items: Any, work: Any) -> list[Any]:
         done.extend(items)
@@ -131,12 +131,12 @@ def test_tasks_make_pieces_to_the_same_tables(
         with pytest.MonkeyPatch.context() as limits:
             limits.setattr(pieces, "PIECE_BYTES", 500)
             limits.setattr(pieces, "AT_ONCE_BYTES", 0)
-            for module in (piece_merge, document_merge):
+            for module in (piece_merge, composition):
                 limits.setattr(module, "TASK_BYTES", 0)
             pieced.merge(lambda: spark)
         assert _of(pieced) == _of(whole), f"after release {number + 1}"
     folded = [each.changes for each in done if isinstance(each, piece_merge.Piece)]
-    composed = [file for each in done if isinstance(each, document_merge.Piece) for file in each.rows]
+    composed = [file for each in done if isinstance(each, composition.Piece) for file in each.rows]
     for files in (folded, composed):
         assert len(files) > 2 * len(made.releases)
         assert all(("pieced" in file) == (master != "local[2]") for file in files if file)

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from released import Released
 from txloom import read
 from txloom.errors import ConfigurationError
-from txloom.steps.current import rewrite_merge
+from txloom.steps.merge import rewrite_merge
 from txloom.storage.delta import arrow_tables, small_merge, spark_tables
 
 COLUMNS = "id: long, place: string, created: date, moment: timestamptz, value: long"

@@ -225,6 +225,13 @@ def _widen_type(view: View, made: Shape, chance: Random) -> View | None:
     return _with(view, name, replace(seen, widened=seen.widened | {chance.choice(narrow)})) if narrow else None
 
 
+def _toggle_taking_up(view: View, made: Shape, chance: Random) -> View | None:
+    """Let the lake take up columns that are not declared, or leave them out."""
+    name = chance.choice(sorted(view.watched))
+    seen = view.watched[name]
+    return _with(view, name, replace(seen, takes_up=not seen.takes_up))
+
+
 def _toggle_hold(view: View, made: Shape, chance: Random) -> View | None:
     return replace(view, incomplete="hold" if view.incomplete == "publish_without" else "publish_without")
 
@@ -256,6 +263,7 @@ EDITS = (
     _change_key,
     _change_key,
     _widen_type,
+    _toggle_taking_up,
     _toggle_hold,
 )
 """Each edit once, and more often what is edited more often."""

@@ -4,7 +4,7 @@ The oracle is a fresh pipeline of the view over the whole source: the source's s
 and columns of the view.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ class Watched:
 
     key: the key by the source's names of columns. mirror: the names of its current table and its history; None: no
     mirror. columns: by name in the lake, the source's. widened: the source's columns of int that are declared as long.
+    takes_up: whether the lake takes up columns that are not declared.
     """
 
     source: Table
@@ -32,6 +33,7 @@ class Watched:
     columns: Mapping[str, str]
     mirror: tuple[str, str] | None
     widened: frozenset[str] = frozenset()
+    takes_up: bool = False
 
     @property
     def table(self) -> Table:
@@ -49,6 +51,10 @@ class Watched:
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row of the source as the view has it."""
         return {name: row[source] for name, source in self.columns.items()}
+
+    def declared(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row of the lake without columns that the lake took up."""
+        return {name: value for name, value in row.items() if name in self.columns}
 
     def rows(self, rows: Mapping[Key, Image]) -> dict[Key, Image]:
         """Return rows of the source as the view has them, under the key that it declares."""
@@ -120,8 +126,30 @@ class View:
         return result
 
     def actual(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Rows:
-        """Return rows of current tables under their keys."""
-        return {name: keyed(rows[name], key) for name, key in self.keys.items() if name in rows}
+        """Return rows of current tables under their keys, without columns that the lake took up."""
+        shown = {name: [*map(self._declared(name), rows[name])] for name in self.keys if name in rows}
+        return {name: keyed(shown[name], key) for name, key in self.keys.items() if name in rows}
+
+    def _declared(self, current: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+        """Return what leaves out of a row, and of the rows nested in it, the columns that are not declared."""
+        for seen in self.mirrors:
+            if seen.mirror is not None and seen.mirror[0] == current:
+                return seen.declared
+        each = next(each for each in self.aggregates if f"{each.name}_current" == current)
+        nested = {child.field: self.watched[child.table].declared for child in each.children}
+
+        def declared(row: Mapping[str, Any]) -> dict[str, Any]:
+            fields = {field: _within(row[field], of_child) for field, of_child in nested.items()}
+            return self.watched[each.root].declared(row) | fields
+
+        return declared
+
+
+def _within(value: Any, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Any:
+    """Change each row of a field of documents, which has a list of them, or one at most."""
+    if isinstance(value, list):
+        return [*map(change, value)]
+    return None if value is None else change(value)
 
 
 def declaration(view: View, inbox: Path, source: SourceText) -> str:
@@ -135,7 +163,9 @@ def declaration(view: View, inbox: Path, source: SourceText) -> str:
     for seen in view.watched.values():
         table = seen.table
         key = f"[{', '.join(table.key)}]" if table.key else "none"
-        lines += [f"  - name: {table.name}", f"    source: {table.source}", f"    key: {key}", "    columns:"]
+        lines += [f"  - name: {table.name}", f"    source: {table.source}", f"    key: {key}"]
+        lines += ["    undeclared_columns: evolve"] if seen.takes_up else []
+        lines += ["    columns:"]
         for name, kind in table.columns.items():
             lines.append(f'      {name}: {{type: "{kind}", source: {seen.columns[name]}}}')
     lines += ["targets:", f"  incomplete: {view.incomplete}"]
@@ -158,4 +188,5 @@ def declaration(view: View, inbox: Path, source: SourceText) -> str:
 
 def content_of(view: View) -> View:
     """Return a view without what decides no content of tables."""
-    return replace(view, incomplete="")
+    watched = {name: replace(seen, takes_up=False) for name, seen in view.watched.items()}
+    return replace(view, watched=watched, incomplete="")

@@ -42,11 +42,14 @@ class Change:
         return {column: row[column] for column in self.table.key}
 
 
+GIVEN_UP = -2
+
+
 @dataclass
 class Sent:
     """One committed transaction: the messages that tell of it, every table's rows after it, and its changes.
 
-    number: of the transaction; below 0: what was there before the first.
+    number: of the transaction; below 0: what was there before the first; GIVEN_UP: a snapshot that was not ended.
     """
 
     xid: str

@@ -19,9 +19,9 @@ from txloom.steps.step import Counts, Step
 from txloom.storage.checks.audited_rows import DOCUMENTS, NOT_COMPARED, ROWS
 from txloom.storage.databases.audit_source import AuditSource
 from txloom.storage.databases.snapshot_folder import SnapshotFolder
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.publishing.reader_holds import Cut
 from txloom.storage.targets import schemas
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 
 def audit(step: Step, choice: Choice) -> Counts:

@@ -15,10 +15,10 @@ from txloom.steps.step import Step
 from txloom.storage.checks.audited_rows import EQUAL, NOT_COMPARED
 from txloom.storage.databases.audit_source import AuditSource, Moment, TableChanged
 from txloom.storage.declarations.shown_tables import ShownTables
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.publishing import reader_holds
 from txloom.storage.publishing.reader_holds import Cut
 from txloom.storage.targets.row_tables import RowTable
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 LOG = logging.getLogger(__name__)
 

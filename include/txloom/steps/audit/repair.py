@@ -34,12 +34,12 @@ from txloom.steps.landing.internal_transaction import REPAIR, InternalTransactio
 from txloom.steps.landing.land_events import finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks.audited_rows import AuditedTable, Repair
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_list
 from txloom.storage.landing import change_events, landing_plan, landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.splits import LandingPlan, Task
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 LOG = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ from txloom.steps.landing.internal_transaction import REPAIR
 from txloom.steps.landing.land_events import finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks.audited_rows import Repair
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.landing import landing_tables
@@ -30,7 +31,6 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_reader, schemas
 from txloom.storage.targets.lake_digests import audited, texts_of
 from txloom.storage.targets.row_tables import RowTable, row_tables
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 LOG = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from txloom.steps.backfill.rebuild import rebuild_shadows
 from txloom.steps.backfill.scope import HIGHEST, Scope, csns_of, resumed, scope_of
 from txloom.steps.step import Counts, Step
 from txloom.storage.declarations.redeclared import redeclared_of
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import schema_evolution
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets import history_tables, shadow_tables
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,7 +30,8 @@ from txloom.steps.backfill.transaction_rows import (
     rebuild_large,
 )
 from txloom.steps.buffer.release_batch import FEWEST_BITS, SHARE
-from txloom.steps.current import document_merge, rewrite_merge
+from txloom.steps.current.composition import Composition, Rows, compose_into
+from txloom.steps.current.first_fold import fold_first
 from txloom.storage.delta import arrow_tables, data_files, small_tables
 from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.rewriting.table_files import TableFiles
@@ -194,25 +195,25 @@ def _currents(session: "Callable[[], SparkSession]", scope: Scope) -> None:
     for row_table in row_tables(scope.pipeline):
         rewrite = _anew(scope, scope.rows(row_table))
         source = LeftHistory.of(scope, row_table, histories[row_table.history])
-        rewrite_merge.fold_first(session, source, rewrite)
+        fold_first(session, source, rewrite)
         rewrite.commit({})
     for aggregate in scope.pipeline.targets.aggregates:
         rewrite = _anew(scope, scope.documents(aggregate))
-        document_merge.compose_into(rewrite, session, _composition(scope, aggregate))
+        compose_into(rewrite, session, _composition(scope, aggregate))
         rewrite.commit({})
 
 
-def _composition(scope: Scope, aggregate: Aggregate) -> document_merge.Composition:
+def _composition(scope: Scope, aggregate: Aggregate) -> Composition:
     """Return what all documents of an aggregate are composed of: the shadows of its members."""
     pipeline, root = scope.pipeline, scope.pipeline.table(aggregate.root)
     current = {row_table.table.name: row_table.current for row_table in row_tables(pipeline)}
     parents = {root.name: root.key} | {child.table: child.parent_key for child in aggregate.children}
     opened = {name: TableFiles.open(_shadow(scope, current[name])) for name in parents}
-    members = [document_merge.Rows(key, opened[name], opened[name].files) for name, key in parents.items()]
+    members = [Rows(key, opened[name], opened[name].files) for name, key in parents.items()]
     key_schema = pa.schema([opened[root.name].schema.field(name) for name in root.key])
     keys = arrow_tables.rows_of(_shadow(scope, current[root.name]), key_schema, "true")
     children = [member_of(pipeline.table(child.table), child) for child in aggregate.children]
-    return document_merge.Composition(root.key, root.column_names, children, distinct_keys([keys], root.key), members)
+    return Composition(root.key, root.column_names, children, distinct_keys([keys], root.key), members)
 
 
 def _anew(scope: Scope, target: Target) -> Rewrite:

@@ -18,19 +18,13 @@ import pyarrow.compute as pc
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.events import formats
-from txloom.steps.backfill.released_events import (
-    Flags,
-    Share,
-    first_of_each,
-    is_in_time,
-    outcomes_of,
-    read_landed,
-)
+from txloom.steps.backfill.released_events import Share, is_in_time, outcomes_of, read_landed
 from txloom.steps.backfill.scope import GONE, REBUILT, SHORT, UNREADABLE, Scope
 from txloom.storage.declarations.redeclared import as_declared
 from txloom.storage.targets.row_tables import row_tables
 from txloom.transactions import metadata
 from txloom.transactions.events import NOWHERE
+from txloom.transactions.redelivered import Flags, delivered, first_of_each, in_first_place
 
 Matrix = npt.NDArray[np.int64]
 UNKNOWN = -1
@@ -52,7 +46,7 @@ def read_redeclared(scope: Scope, share: Share) -> pa.Table:
         is_row = pc.and_(pc.equal(kind, pa.scalar("row")), pc.or_(pc.is_valid(events.column("table")), is_named))
         return pc.or_(pc.equal(kind, pa.scalar("metadata")), is_row)
 
-    return as_declared(scope.pipeline, scope.redeclared, read_landed(scope, share, is_watched))
+    return in_first_place(as_declared(scope.pipeline, scope.redeclared, read_landed(scope, share, is_watched)))
 
 
 def with_csns(chosen: pa.Table, events: pa.Table) -> pa.Table:
@@ -124,7 +118,7 @@ class JudgedByTable:
     @cached_property
     def first_ones(self) -> Flags:
         """Which row events are the first of their identity and content; none whose message was removed."""
-        return first_of_each(self.events, self.is_row & self.has_message & self._counts)
+        return first_of_each(self.events, self.is_row & self.has_message & (self._counts | self._came_again))
 
     @cached_property
     def has_message(self) -> Flags:
@@ -155,9 +149,24 @@ class JudgedByTable:
 
     @cached_property
     def removed(self) -> Matrix:
-        """How many rows have no message any more, or cannot be read as declared now."""
+        """How many rows have no message any more, of no delivery, or cannot be read as declared now."""
         poison = pc.equal(self.events.column("kind"), pa.scalar("poison")).to_numpy(zero_copy_only=False)
-        return self._matrix((self.table >= 0) & (~self.has_message | poison) & self._counts)
+        return self._matrix((self.table >= 0) & (self._is_removed | poison) & self._counts & ~self._came_again)
+
+    @cached_property
+    def _is_removed(self) -> Flags:
+        """Which rows, of those that may belong to a release, have no message any more."""
+        flags: Flags = (self.table >= 0) & ~self.has_message & self._counts
+        return flags
+
+    @cached_property
+    def _came_again(self) -> Flags:
+        """Which events are deliveries of a row of a release of which one has no message any more, and one has it."""
+        kept = self.is_row & self.has_message
+        delivery = delivered(self.events, kept, self._is_removed)
+        known = np.intersect1d(delivery[kept], delivery[self._is_removed])
+        flags: Flags = (delivery >= 0) & np.isin(delivery, known)
+        return flags
 
     @cached_property
     def expected(self) -> Matrix:

@@ -8,7 +8,6 @@ transaction stays as it is: some events are no longer there, or cannot be distin
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,17 +26,13 @@ from txloom.storage.landing import event_files
 from txloom.storage.landing.event_files import FilePart
 from txloom.storage.system_tables import CHANGE_EVENTS, TRANSACTIONS
 from txloom.transactions.events import NOWHERE
-from txloom.transactions.hashes import hashed, identities
+from txloom.transactions.hashes import hashed
+from txloom.transactions.redelivered import Flags, first_of_each, in_first_place
 from txloom.transactions.reused_ids import with_reuse
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
-Flags = npt.NDArray[np.bool_]
 LEFT_OUT = ("identity", "payload", "digest", "landed_at", "expected", "counts", "source_table")
 """Columns of landed events that a release does not read."""
-KEYS = ("tx", "table", "identity", "payload", "digest")
-"""The columns in which two deliveries of one event are equal."""
-LOT = 250_000
-"""About how many rows are compared at once to find those that were delivered twice."""
 _TYPES: dict[str, pa.DataType] = {"xid": pa.string(), "csn": pa.int64(), "rows": pa.int64(), "release": pa.int64()}
 TABLES = pa.list_(pa.string())
 _TYPES |= {"landing": pa.int64(), "fate": pa.string(), "tables": TABLES}
@@ -143,7 +138,7 @@ def outcomes_of(chosen: pa.Table, fate: str | AnyValues, tables: Sequence[Sequen
 def read_released(scope: Scope, share: Share) -> pa.Table:
     """Return the events of transactions as they were decoded when they were landed.
 
-    A row may have a csn below that of its transaction, or none.
+    A row may have a csn below that of its transaction, or none. Rows whose message was removed are not among them.
 
     Args:
         scope: the backfill.
@@ -153,12 +148,14 @@ def read_released(scope: Scope, share: Share) -> pa.Table:
 
     def is_chosen(events: pa.Table) -> pa.BooleanArray:
         kind, csn = events.column("kind"), events.column("csn")
-        has_image = pc.and_(pc.is_valid(events.column("table")), pc.is_valid(events.column("value")))
-        is_row = pc.and_(pc.equal(kind, pa.scalar("row")), has_image)
+        is_row = pc.and_(pc.equal(kind, pa.scalar("row")), pc.is_valid(events.column("table")))
         in_reach = pc.or_kleene(pc.is_null(csn), pc.less_equal(csn, last))
         return pc.and_(pc.or_(is_row, pc.equal(kind, pa.scalar("metadata"))), in_reach)
 
-    return read_landed(scope, share, is_chosen)
+    events = in_first_place(read_landed(scope, share, is_chosen))
+    return events.filter(
+        pc.or_(pc.is_valid(events.column("value")), pc.equal(events.column("kind"), pa.scalar("metadata")))
+    )
 
 
 def read_landed(scope: Scope, share: Share, is_chosen: Callable[[pa.Table], pa.BooleanArray]) -> pa.Table:
@@ -273,58 +270,6 @@ def is_in_time(events: pa.Table, chosen: pa.Table, at: npt.NDArray[np.int64]) ->
     first, finished = (chosen.column(name).to_numpy() for name in ("first_at", "finished_at"))
     flags: Flags = (first[at] <= landed) & (landed <= finished[at])
     return flags
-
-
-def first_of_each(events: pa.Table, among: Flags) -> Flags:
-    """Flag, of some row events, those that were landed first of those that are equal in KEYS."""
-    is_first = among.copy()
-    for places in _alike(events, np.flatnonzero(among)):
-        chosen = events.select([*KEYS, "landing", "row"]).take(pa.array(places, pa.int64()))
-        chosen = chosen.append_column("index", pa.array(places))
-        chosen = chosen.sort_by([("landing", "ascending"), ("row", "ascending")])
-        is_first[places] = False
-        is_first[_by_transaction(chosen, [*KEYS]).column("index").to_numpy()] = True
-    return is_first
-
-
-def _alike(events: pa.Table, places: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the places of row events that may be equal in KEYS to another one, equal ones together, LOT by LOT."""
-    if not len(places):
-        return
-    numbers = np.concatenate([*_numbers(events, places)])
-    order = np.argsort(numbers, kind="stable")
-    numbers = numbers[order]
-    is_next = numbers[1:] == numbers[:-1]
-    is_alike = np.concatenate([is_next, [False]]) | np.concatenate([[False], is_next])
-    numbers, places = numbers[is_alike], places[order[is_alike]]
-    borders, begin = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1, 0
-    while begin < len(places):
-        later = borders[np.searchsorted(borders, begin + LOT) :]
-        end = int(later[0]) if len(later) else len(places)
-        yield places[begin:end]
-        begin = end
-
-
-def _numbers(events: pa.Table, places: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield, LOT by LOT, a number for each row event: equal for rows of one transaction with one identity."""
-    for begin in range(0, len(places), LOT):
-        some = (
-            events.select(["tx", "identity"]).take(pa.array(places[begin : begin + LOT], pa.int64())).combine_chunks()
-        )
-        known = identities(cast("pa.StringArray", some.column("identity").combine_chunks())).fill_null(0)
-        yield some.column("tx").to_numpy() ^ known.to_numpy()
-
-
-def _by_transaction(rows: pa.Table, keys: list[str]) -> pa.Table:
-    """Return the first row of each content; a row without a digest stands for all rows that it may be equal to."""
-    first = rows.group_by(keys, use_threads=False).aggregate([("index", "first")])
-    first = first.rename_columns([*keys, "index"])
-    undigested = pc.is_null(first.column("digest"))
-    if not pc.any(undigested).as_py():
-        return first
-    old = first.filter(undigested)
-    known = first.filter(pc.invert(undigested)).join(old.select(keys[:-1]), keys[:-1], join_type="left anti")
-    return pa.concat_tables([old, known.select(first.column_names)])
 
 
 def of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.Table:

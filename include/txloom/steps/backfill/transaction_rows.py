@@ -17,9 +17,7 @@ import pyarrow.compute as pc
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.backfill.redeclared_events import JudgedByTable, read_redeclared, with_csns
 from txloom.steps.backfill.released_events import (
-    KEYS,
     OUTCOMES,
-    Flags,
     JudgedWhole,
     Share,
     of_tables,
@@ -32,6 +30,7 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list
 from txloom.storage.landing import event_files
 from txloom.storage.targets.row_tables import row_tables
+from txloom.transactions.redelivered import KEYS, Flags
 from txloom.transactions.reused_ids import REUSED, in_turn, without_others
 
 BUCKET_BITS = 20

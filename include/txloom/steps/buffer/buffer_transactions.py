@@ -28,6 +28,7 @@ from txloom.steps.step import Counts, Step
 from txloom.storage.buffer import batch_plan, buffer_stream, checkpoint_files, checkpoints, earlier_epochs
 from txloom.storage.buffer.newest_batch import BufferState, buffer_state
 from txloom.storage.dead_letters import open_letters
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import landing_stream
 from txloom.storage.paths import TablePaths
@@ -35,7 +36,6 @@ from txloom.storage.runs.ledger import Entry, balance, write_ledger
 from txloom.storage.spark.session import warm_workers
 from txloom.storage.system_tables import TRANSACTIONS
 from txloom.storage.targets import history_tables
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.transactions.causes import UNREADABLE
 from txloom.transactions.compact_events import BUCKETS
 from txloom.transactions.completeness import UNFINISHED_ROWS

@@ -15,11 +15,12 @@ from txloom.steps.schema_drift import added
 from txloom.storage.buffer import buffer_stream, checkpoints
 from txloom.storage.buffer.newest_batch import Declared
 from txloom.storage.checks import findings
+from txloom.storage.declarations import records
+from txloom.storage.declarations.undeclared_columns import Undeclared, record_adopted, with_columns
 from txloom.storage.delta import arrow_tables, data_files, spark_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets import history_tables
-from txloom.storage.targets.undeclared_columns import Undeclared, record_adopted, with_columns
 from txloom.transactions.hashes import hash64
 
 
@@ -102,7 +103,8 @@ class Batch:
         """
         self.record([added(pipeline, *each) for each in new])
         record_adopted(self.paths, new)
-        pipeline = with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
+        known = records.read(self.paths)
+        pipeline = with_columns(pipeline, [(each.table, column, each.source) for each, column in new], known)
         history_tables.create(pipeline, self.paths)
         return pipeline
 

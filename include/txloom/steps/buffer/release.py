@@ -20,13 +20,13 @@ from txloom.history.aggregate_stream import stream
 from txloom.history.changes import changes
 from txloom.quality.findings import Finding
 from txloom.steps.schema_drift import undeclared, without_before
+from txloom.storage.declarations.undeclared_columns import Undeclared
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list, sql_name
 from txloom.storage.landing import event_files
 from txloom.storage.landing.event_files import FilePart
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import INSTANT, TRANSACTIONS
-from txloom.storage.targets.undeclared_columns import Undeclared
 from txloom.transactions import events as ev
 from txloom.transactions.hashes import hashed
 

@@ -14,12 +14,12 @@ from txloom.quality.findings import Finding
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release import Release, Share, release
 from txloom.steps.parallel import run_parallel
+from txloom.storage.declarations.undeclared_columns import Undeclared, columns_to_adopt
 from txloom.storage.delta.data_files import DataFile, write_file
 from txloom.storage.landing import event_files
 from txloom.storage.paths import TablePaths
 from txloom.storage.spark import spread, tasks
 from txloom.storage.system_tables import TRANSACTIONS
-from txloom.storage.targets.undeclared_columns import Undeclared, columns_to_adopt
 
 SHARE = 150_000
 """About how many rows one task releases, which it holds in memory at a time."""

@@ -25,6 +25,7 @@ from txloom.steps.landing.pending_work import unfinished
 from txloom.steps.landing.silent_requests import note_silent
 from txloom.steps.step import Step
 from txloom.storage.dead_letters import dismissals, open_letters
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables, data_files
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.sql import sql_name, text_list
@@ -42,7 +43,6 @@ from txloom.storage.sources import connector_signals, kafka
 from txloom.storage.sources.row_files import as_json
 from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.targets.row_tables import row_tables
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 LOG = logging.getLogger(__name__)
 

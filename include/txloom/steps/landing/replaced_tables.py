@@ -15,6 +15,7 @@ from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.storage.checks import findings
 from txloom.storage.declarations import records
 from txloom.storage.declarations.source_samples import source_samples, watched_sources
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.landing import (
@@ -29,7 +30,6 @@ from txloom.storage.landing.connector_snapshots import Advance
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.splits import LandingPlan
 from txloom.storage.targets.row_tables import row_tables
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 FIRST = 0
 """The position of the rows of a snapshot within its csn; txloom's truncates lie in front of it."""
@@ -51,7 +51,7 @@ def replace_tables(pipeline: Pipeline, paths: TablePaths, planned: LandingPlan, 
     landed: list[tuple[int, Sequence[str]]] = [(each.csn, each.replaced) for each in advance.retaken]
     if advance.begun is not None:
         landed.insert(0, (advance.begun, connector_snapshots.given_up(paths, planned.number, advance.begun)))
-    now = records.present_names(pipeline, paths) if landed else {}
+    now = records.present_names(pipeline, records.read(paths)) if landed else {}
     replaced = [(csn, sorted({now[name] for name in tables if name in now})) for csn, tables in landed]
     replaced = [(csn, tables) for csn, tables in replaced if tables]
     if replaced:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from txloom.steps.parallel import Failures
 from txloom.steps.step import Step
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.maintenance import history_cleaning, history_retention
@@ -19,7 +20,6 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import RowTable, row_tables
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,6 +24,7 @@ from txloom.steps.settling.follow import follow_declaration
 from txloom.steps.step import Counts, Step
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import retry
 from txloom.storage.delta.read_session import exists
 from txloom.storage.paths import TablePaths
@@ -39,7 +40,6 @@ from txloom.storage.targets.row_tables import (
     shape_of,
     shape_of_documents,
 )
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

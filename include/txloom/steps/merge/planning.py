@@ -6,10 +6,10 @@ from functools import partial
 
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.errors import WriteConflict
-from txloom.steps.current import document_merge, rewrite_merge
-from txloom.steps.current.document_merge import Composed
-from txloom.steps.current.rewrite_merge import TableMerge
+from txloom.steps.merge import document_merge, rewrite_merge
+from txloom.steps.merge.document_merge import Composed
 from txloom.steps.merge.merge_plan import Merge, Work
+from txloom.steps.merge.rewrite_merge import TableMerge
 from txloom.steps.parallel import Failures
 from txloom.storage.delta import arrow_tables
 from txloom.storage.publishing.watermark import watermark_of

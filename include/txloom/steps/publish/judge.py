@@ -18,8 +18,8 @@ from txloom.quality.verdicts import CheckInput, Verdict, judge
 from txloom.storage.checks import data_checks, pipeline_checks
 from txloom.storage.checks.judged_state import State
 from txloom.storage.checks.version_regressions import regressions
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.publishing.watermark import gone
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 ALL = re.compile(r"(?<!count\()\*")
 """Matches a query that takes all columns, and may give any of them another name."""

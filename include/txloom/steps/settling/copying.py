@@ -64,7 +64,7 @@ def source_of(paths: TablePaths, states: dict[Pair, State], need: Need) -> Pair 
         covers = is_whole and state.follows >= need.until and not _is_cleaned(paths, pair[0])
         if not covers or not exists(paths.table(pair[0])) or _lacks(paths, state, need):
             continue
-        if _has_columns(paths, state.settled.declaration, content, pair[1]):
+        if _has_columns(paths, state.settled.declaration, states[need.pair]):
             return pair
     return None
 
@@ -81,13 +81,14 @@ def _is_cleaned(paths: TablePaths, history: str) -> bool:
     return small_tables.last_written(paths.table(history), history_reader.CLEANED) > 0
 
 
-def _has_columns(paths: TablePaths, has: Content, needs: Content, table: str) -> bool:
-    """Return whether rows that were written by one content have all values that another one asks for."""
+def _has_columns(paths: TablePaths, has: Content, asking: State) -> bool:
+    """Return whether rows that were written by one content have all values that a member's declaration asks for."""
+    needs = asking.newest.declaration
     if any(has.get(name) != needs.get(name) for name in ("source", "key", "dropped_columns")):
         return False
     known = by_source(has)
     return all(
-        known.get(source) == about if source in known else first_seen(paths, table, source) is None
+        known.get(source) == about if source in known else first_seen(paths, asking.names, source) is None
         for source, about in by_source(needs).items()
     )
 

@@ -20,9 +20,9 @@ from txloom.storage.declarations.incomplete import incomplete_tables
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.declarations.refused_edits import RefusedEdit, refused_edits
 from txloom.storage.declarations.undecided import Undecided
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What a history's member needs, so that all its rows are as a changed declaration says."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from txloom.config import names
@@ -125,14 +125,20 @@ def _compare_columns(
         if is_lost:
             values[name] = 0
         elif earlier is None or was_left_out:
-            first = first_seen(paths, state.newest.pair[1], source)
+            first = first_seen(paths, state.names, source)
             values |= {} if first is None else {name: first}
     return values, renamed
 
 
-def first_seen(paths: TablePaths, table: str, source: str) -> int | None:
-    """Return the csn of the first event that had an undeclared column of a table; None where none was seen."""
-    named = f'lower("column") = {text_literal(source)} and "table" = {text_literal(table)}'
+def first_seen(paths: TablePaths, tables: Iterable[str], source: str) -> int | None:
+    """Return the csn of the first event that had an undeclared column; None where none was seen.
+
+    Args:
+        paths: the tables of the pipeline.
+        tables: every name of the column's table.
+        source: the column's name in the source, in lower case.
+    """
+    named = f'lower("column") = {text_literal(source)} and "table" in ({", ".join(map(text_literal, sorted(tables)))})'
     sql = f"select min(since_csn) as first from t where code = {text_literal(f.ADDED)} and {named}"
     rows = small_tables.query(paths.table(names.FINDINGS), sql)
     first: int | None = rows[0]["first"] if rows else None

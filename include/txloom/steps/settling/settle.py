@@ -82,7 +82,11 @@ def needs_of(
     if not open_pairs:
         return {}
     adopted, (_, since) = _adopted(paths), landing_plan.decoded_since(paths, following)
-    return {pair: need_of(paths, states[pair], adopted.get(pair[1], {}), since.get(pair[1], 0)) for pair in open_pairs}
+    needs = dict[Pair, Need]()
+    for pair in open_pairs:
+        taken_up = {source: column for name in states[pair].names for source, column in adopted.get(name, {}).items()}
+        needs[pair] = need_of(paths, states[pair], taken_up, since.get(pair[1], 0))
+    return needs
 
 
 def _adopted(paths: TablePaths) -> dict[str, dict[str, str]]:

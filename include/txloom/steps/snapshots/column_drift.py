@@ -9,8 +9,9 @@ from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.schema_drift import added
 from txloom.steps.snapshots.extract_diff import Compared
 from txloom.storage.checks import findings
+from txloom.storage.declarations import records
+from txloom.storage.declarations.undeclared_columns import Undeclared, columns_to_adopt, record_adopted, with_columns
 from txloom.storage.paths import TablePaths
-from txloom.storage.targets.undeclared_columns import Undeclared, columns_to_adopt, record_adopted, with_columns
 
 Results = Mapping[str, Compared]
 
@@ -32,7 +33,7 @@ def take_up(transaction: InternalTransaction, paths: TablePaths, results: Result
         return None
     findings.record(paths, [added(pipeline, *each) for each in new], run_id)
     record_adopted(paths, new)
-    return with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
+    return with_columns(pipeline, [(each.table, column, each.source) for each, column in new], records.read(paths))
 
 
 def note_columns(transaction: InternalTransaction, paths: TablePaths, results: Results, run_id: str) -> None:

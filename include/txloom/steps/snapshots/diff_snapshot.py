@@ -26,6 +26,7 @@ from txloom.steps.snapshots import extract_diff_tasks
 from txloom.steps.snapshots.column_drift import note_columns, note_tables, take_up
 from txloom.steps.snapshots.extract_diff import KINDS, Compared, Comparison, in_this_process
 from txloom.steps.step import Counts, Step
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import data_files, small_merge
 from txloom.storage.delta.data_files import DataFile
 from txloom.storage.landing import change_events, decoding, landing_plan, landing_tables
@@ -36,7 +37,6 @@ from txloom.storage.snapshots.dated_transactions import Landed
 from txloom.storage.snapshots.extracts import MARKER, Day
 from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.targets.row_tables import row_tables
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 LOG = logging.getLogger(__name__)
 

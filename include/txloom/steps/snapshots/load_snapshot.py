@@ -23,6 +23,7 @@ from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.declarations import records
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import data_files
 from txloom.storage.landing import change_events, decoding, landing_plan, landing_tables, loaded_snapshots
 from txloom.storage.paths import TablePaths
@@ -31,7 +32,6 @@ from txloom.storage.snapshots.snapshot_files import SnapshotFile
 from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.spark import tasks
 from txloom.storage.system_tables import CHANGE_EVENTS
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 LOG = logging.getLogger(__name__)
 

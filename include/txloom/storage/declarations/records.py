@@ -86,6 +86,7 @@ class State:
         follows: the newest release whose rows are as the settled record declares.
         held: by column whose values all rows of before have, its name in the source in lower case.
         sources: every column of the source that a settled record ever declared, in lower case.
+        names: every name that the table of its source was ever declared with.
     """
 
     newest: Record
@@ -93,6 +94,7 @@ class State:
     follows: int
     held: Mapping[str, str] = field(default_factory=dict)
     sources: Set[str] = frozenset()
+    names: Set[str] = frozenset()
 
     @property
     def is_open(self) -> bool:
@@ -118,8 +120,10 @@ class State:
 def states(records: Iterable[Record]) -> dict[Pair, State]:
     """Return the state of each history's member, of records in the order in which they were entered."""
     states_of: dict[Pair, State] = {}
+    called: dict[str, set[str]] = {}
     for record in records:
         before = states_of.get(record.pair)
+        called.setdefault(record.declaration["source"], set()).add(record.pair[1])
         if record.status in SETTLED:
             declared = {name: source.casefold() for name, (_, source) in record.declaration["columns"].items()}
             sources = declared.values() if before is None else {*before.sources, *declared.values()}
@@ -131,7 +135,11 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
             follows = -1 if record.reason == LOST else min(before.follows, record.release)
             states_of[record.pair] = replace(before, newest=record, follows=follows)
     renamed = {pair: before for pair in states_of if (before := _renamed(states_of, pair)) is not None}
-    return states_of | {pair: replace(before, newest=states_of[pair].newest) for pair, before in renamed.items()}
+    states_of |= {pair: replace(before, newest=states_of[pair].newest) for pair, before in renamed.items()}
+    return {
+        pair: replace(state, names=frozenset(called[state.newest.declaration["source"]]))
+        for pair, state in states_of.items()
+    }
 
 
 def _renamed(states_of: Mapping[Pair, State], pair: Pair) -> State | None:
@@ -210,13 +218,17 @@ def unsettled(states_of: dict[Pair, State], pairs: Collection[Pair]) -> list[Pai
     return sorted(pair for pair in pairs if pair in states_of and states_of[pair].is_open)
 
 
-def present_names(pipeline: Pipeline, paths: TablePaths) -> dict[str, str]:
+def present_names(pipeline: Pipeline, known: Iterable[Record]) -> dict[str, str]:
     """Return by name of a table, as events were landed with it, the name that it is declared with now.
 
     A name that no watched table has any more leads to the table that reads the same source; without one it is left out.
+
+    Args:
+        pipeline: the declaration.
+        known: the records.
     """
     declared = {table.name: table.name for table in pipeline.tables}
     now = {table.source: table.name for table in pipeline.tables}
-    sources = {record.member: record.declaration.get("source") for record in read(paths)}
+    sources = {record.member: record.declaration.get("source") for record in known}
     earlier = {name: now[source] for name, source in sources.items() if name is not None and source in now}
     return earlier | declared

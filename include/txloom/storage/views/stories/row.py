@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import masking
 from txloom.storage.declarations.incomplete import describe_lacking
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import sql_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import watermark_of
 from txloom.storage.targets import history_reader
-from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.storage.views.paging import Page, Row, last_step, limits, open_tables
 from txloom.storage.views.stories import row_changes
 from txloom.storage.views.stories.row_lookup import Member, RowQuestion, equal, kinds, read_key, row_question

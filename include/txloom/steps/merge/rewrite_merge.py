@@ -4,7 +4,6 @@ The rules are those of `spark_merge`: `fold`, and `recompute` where a change is 
 by piece, so that memory is bounded however many changes there are.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -13,27 +12,24 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from txloom.current.folding.column_nulling import Columns, Gone
+from txloom.steps.current.first_fold import fold_first, read_at_once
 from txloom.steps.current.merge_source import Source
 from txloom.steps.current.piece_merge import Pieces, fold_at_once
 from txloom.storage.delta.data_files import Shape
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
-from txloom.storage.rewriting import pieces, taken_out
+from txloom.storage.rewriting import taken_out
 from txloom.storage.rewriting.changed_keys import ChangedKeys
 from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.rewriting.table_files import TableFile
-from txloom.storage.targets import history_reader, schemas
+from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import RowTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SMALL_BYTES = 32 << 20
-"""Bytes of changes up to which several tables are worked on at once; of larger ones, one after the other."""
 REWRITE_BYTES = 1 << 30
 """The most bytes of files that are rewritten; of more, Spark marks the rows that change."""
-ALONE = threading.RLock()
-"""Held by the table that is large; it may be taken twice, by the new changes and by the history of a late one."""
 
 
 @dataclass
@@ -126,42 +122,9 @@ def prepare_anew(
     return TableMerge(row_table, rewrite, count, columns, is_anew=True)
 
 
-def fold_first(session: "Callable[[], SparkSession]", source: Source, rewrite: Rewrite) -> Columns:
-    """Fold all changes of a source into the rows of a table that has none, and let a commit in the making have them.
-
-    Returns which columns the source dropped.
-    """
-    with ExitStack() as stack:
-        changes, row_bytes = read_at_once(source, stack)
-        columns = source.columns(changes, {})
-        if changes is None:
-            nulls = bool(columns.clearing)
-            Pieces(session, source, [], ChangedKeys({}), nulls, row_bytes).fold_into(rewrite)
-        else:
-            fold_at_once(rewrite, source, rewrite.files.schema.empty_table(), changes)
-        return columns
-
-
 def may_rewrite(held: Sequence[TableFile]) -> bool:
     """Return whether files may be rewritten: they are few enough, and delta-rs can remove them."""
     return all(file.can_be_removed for file in held) and sum(file.size for file in held) <= REWRITE_BYTES
-
-
-def read_at_once(source: Source, stack: ExitStack) -> tuple[pa.Table | None, int]:
-    """Return all changes where they fit into one piece, else None; and the bytes of a change.
-
-    A large table holds other large ones back.
-    """
-    read, rows, size, is_alone = [schemas.changes_schema(source.row_table.table).empty_table()], 0, 0, False
-    for part in source.parts():
-        read.append(part)
-        rows, size = rows + part.num_rows, size + part.nbytes
-        if size > SMALL_BYTES and not is_alone:
-            is_alone = True
-            stack.enter_context(ALONE)
-        if size > pieces.AT_ONCE_BYTES:
-            return None, size // max(rows, 1)
-    return pa.concat_tables(read), size // max(rows, 1)
 
 
 def _keys(source: Source, changes: pa.Table | None, columns: Columns, *, truncated: bool) -> ChangedKeys:

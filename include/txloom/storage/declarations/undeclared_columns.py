@@ -1,7 +1,7 @@
 """Undeclared columns, which a source has added: tables with `undeclared_columns: evolve` adopt them.
 
-An adopted column holds the source's values as text, under its source name in lower case. Where it is declared later, it
-gets the declared type (`txloom.storage.delta.schema_evolution`).
+An adopted column holds the source's values as text, under its source name in lower case, or with the type that it was
+declared with before. Where it is declared later, it gets the declared type (`txloom.storage.delta.schema_evolution`).
 """
 
 import re
@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from txloom.config import names
-from txloom.config.models.column_types import ColumnType
+from txloom.config.models.column_types import ColumnType, parse
 from txloom.config.models.pipeline import Column, Pipeline, Table
+from txloom.storage.declarations import records as r
+from txloom.storage.declarations.records import Record
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import EVOLVED_COLUMNS
@@ -31,24 +33,44 @@ class Undeclared:
 
 
 def effective_pipeline(pipeline: Pipeline, paths: TablePaths) -> Pipeline:
-    """Return the pipeline with the undeclared columns that its tables have adopted."""
+    """Return the pipeline with the undeclared columns that its tables have adopted, also under other names."""
     adopted_rows = small_tables.query(
         paths.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t order by added_at'
     )
-    return with_columns(pipeline, [(row["table"], row["column"], row["source"]) for row in adopted_rows])
+    if not adopted_rows:
+        return pipeline
+    known = r.read(paths)
+    called = r.present_names(pipeline, known)
+    added = [(called.get(row["table"], row["table"]), row["column"], row["source"]) for row in adopted_rows]
+    return with_columns(pipeline, added, known)
 
 
-def with_columns(pipeline: Pipeline, added: Iterable[tuple[str, str, str]]) -> Pipeline:
-    """Return a pipeline with more columns of text; columns that are declared stay as they are.
+def with_columns(pipeline: Pipeline, added: Iterable[tuple[str, str, str]], known: Iterable[Record]) -> Pipeline:
+    """Return a pipeline with more columns, of text or of the type that each was declared with last.
 
-    added: (table, column, source name) of each; those of tables that are not watched are left out.
+    Columns that are declared stay as they are.
+
+    Args:
+        pipeline: the declaration.
+        added: (table, column, source name) of each; those of tables that are not watched are left out.
+        known: the records of what was declared before.
     """
-    tables = {table.name: table for table in pipeline.tables}
+    tables, types = {table.name: table for table in pipeline.tables}, _declared_before(known)
     for name, column, source in added:
         if (table := tables.get(name)) is not None and not _is_declared(table, column, source):
-            new = Column(name=column, type=ColumnType("string"), source=source)
+            kind = types.get((table.source, column.casefold(), source.casefold()), ColumnType("string"))
+            new = Column(name=column, type=kind, source=source)
             tables[name] = table.model_copy(update={"columns": (*table.columns, new)})
     return pipeline.model_copy(update={"tables": tuple(tables.values())})
+
+
+def _declared_before(known: Iterable[Record]) -> dict[tuple[str, str, str], ColumnType]:
+    """Return the type that each column was declared with last, by its table's source, its name and its source."""
+    return {
+        (record.declaration["source"], name.casefold(), source.casefold()): parse(kind)
+        for record in known
+        for name, (kind, source) in record.declaration["columns"].items()
+    }
 
 
 def _is_declared(table: Table, column: str, source: str) -> bool:
