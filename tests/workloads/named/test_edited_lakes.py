@@ -15,6 +15,7 @@ from txloom import read
 from txloom.config import load
 from txloom.quality import findings as f
 from txloom.steps.declarations.declare import declare, declare_redecoded
+from txloom.steps.settling.forecast import forecast
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.buffer import batch_plan
 from txloom.storage.buffer.newest_batch import buffer_state
@@ -414,6 +415,8 @@ def test_a_column_that_a_table_takes_up_keeps_the_type_that_it_was_declared_with
     for number, yaml in enumerate((without, text, without), 2):
         (tmp_path / "workload.yaml").write_text(yaml)
         lake.pipeline = load(tmp_path / "workload.yaml")
+        lost = {name for names in forecast(lake.pipeline, lake.paths).removed.values() for name in names}
+        assert lost == ({"v"} if number == 2 else set())
         cycle(lake, producer, messages(commit(made, 1000 * number, ("I", None, row(number, str(5 * number))))))
         shown = {each["id"]: each["v"] for each in lake.rows("t")}
         assert shown == {of: 5 * of for of in range(1, number + 1)}

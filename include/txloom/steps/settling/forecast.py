@@ -104,7 +104,7 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
         tuple(sorted(compare(full, paths, after, stamp).anew)),
         tuple(incomplete_tables(full, after)),
         tuple(sorted(pair for pair, state in after.items() if state.newest.status == r.LEFT_OUT)),
-        _list_removed(new, states, needs),
+        _list_removed(full, new, states, needs),
         _decoded_again(pipeline, paths, seen),
     )
 
@@ -117,9 +117,16 @@ def _numbered(records: Sequence[Record], known: Sequence[Record]) -> list[Record
 
 
 def _list_removed(
-    new: Iterable[Record], states: Mapping[Pair, State], open_pairs: Iterable[Pair]
+    pipeline: Pipeline, new: Iterable[Record], states: Mapping[Pair, State], open_pairs: Iterable[Pair]
 ) -> dict[str, set[str]]:
-    """Return `Forecast.removed`; new: the records of the edit; open_pairs: the members that it concerns."""
+    """Return `Forecast.removed`.
+
+    Args:
+        pipeline: the declaration with columns that tables took up.
+        new: the records of the edit.
+        states: of each history's member.
+        open_pairs: the members that it concerns.
+    """
     removed = dict[str, set[str]]()
     for record in new:
         if record.status == r.LEFT_OUT and "field" in record.declaration:
@@ -127,7 +134,7 @@ def _list_removed(
     for pair in open_pairs:
         state = states[pair]
         if state.settled is not None and "field" not in state.newest.declaration:
-            columns = {*state.settled.declaration["columns"]} - {*state.newest.declaration["columns"]}
+            columns = {*state.settled.declaration["columns"]} - {*pipeline.table(pair[1]).column_names}
             removed.setdefault(pair[0], set()).update(columns)
     return removed
 
