@@ -1,7 +1,7 @@
-"""Deliveries of one landed event: a source may send it again, also after the message of an earlier one was removed."""
+"""Deliveries of one event: a source may send an event again, even after the message of an earlier one was removed."""
 
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,28 +17,34 @@ LOT = 250_000
 """About how many rows are compared at once to find those that were delivered twice."""
 
 
-def in_first_place(events: pa.Table) -> pa.Table:
-    """Return landed events, rows at the position that their first delivery has, though its message was removed.
+def released_positions(events: pa.Table, kept: Flags, in_time: Flags) -> npt.NDArray[np.int64]:
+    """Return the position of each event; a redelivered row has that of the delivery that was released.
 
-    Where a source says nothing of the order of its rows, that position is the one under which a row was released.
+    Sources without a row order take the position from the landing, so a later delivery has another position.
+
+    Args:
+        events: landed events with the columns KEYS, pos, landing and row.
+        kept: rows that still have their message.
+        in_time: rows that may have been released.
+
+    Returns:
+        positions; 0 of an event without one.
     """
-    has_message = pc.is_valid(events.column("value")).to_numpy(zero_copy_only=False)
-    is_row = pc.equal(events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
-    number = delivered(events, is_row & has_message, is_row & ~has_message)
-    places = np.flatnonzero(number >= 0)
-    if not len(places):
-        return events
-    landing, row = (events.column(name).to_numpy()[places] for name in ("landing", "row"))
-    ordered = places[np.lexsort((row, landing))]
-    _, first = np.unique(number[ordered], return_index=True)
-    origins = np.arange(events.num_rows)
-    origins[places] = ordered[first][number[places]]
-    pos = events.column_names.index("pos")
-    return events.set_column(pos, events.schema.field("pos"), events.column("pos").take(pa.array(origins, pa.int64())))
+    known = cast("pa.ChunkedArray[Any]", pc.fill_null(events.column("pos"), pa.scalar(0, pa.int64())))
+    pos: npt.NDArray[np.int64] = known.to_numpy().copy()
+    number = number_deliveries(events, kept, in_time & ~kept)
+    first = np.flatnonzero((number >= 0) & in_time)
+    if len(first):
+        landing, row = (events.column(name).to_numpy()[first] for name in ("landing", "row"))
+        first = first[np.lexsort((row, landing))]
+        numbers, at = np.unique(number[first], return_index=True)
+        again = np.flatnonzero(np.isin(number, numbers))
+        pos[again] = pos[first[at]][np.searchsorted(numbers, number[again])]
+    return pos
 
 
-def delivered(events: pa.Table, kept: Flags, removed: Flags) -> npt.NDArray[np.int64]:
-    """Number landed events, equally those that are equal in KEYS, in transactions that have both kinds of rows.
+def number_deliveries(events: pa.Table, kept: Flags, removed: Flags) -> npt.NDArray[np.int64]:
+    """Give the same number to landed events that are equal in KEYS, where some are kept and some are removed.
 
     Args:
         events: landed events.
@@ -46,18 +52,27 @@ def delivered(events: pa.Table, kept: Flags, removed: Flags) -> npt.NDArray[np.i
         removed: rows whose message was removed.
 
     Returns:
-        numbers from 0 on; -1 of all other events.
+        one number for each event, from 0; -1 for events that are not numbered.
     """
-    tx = events.column("tx").to_numpy()
-    both = np.intersect1d(tx[kept], tx[removed]) if kept.any() and removed.any() else tx[:0]
     numbers = np.full(events.num_rows, -1)
-    places = np.flatnonzero((kept | removed) & np.isin(tx, both))
-    if len(places):
-        chosen = events.select([*KEYS]).take(pa.array(places, pa.int64())).append_column("place", pa.array(places))
-        alike = chosen.group_by([*KEYS], use_threads=False).aggregate([("place", "list")])
-        of_each = alike.column("place_list").combine_chunks()
-        numbers[pc.list_flatten(of_each).to_numpy()] = pc.list_parent_indices(of_each).to_numpy()
+    lost = np.flatnonzero(removed)
+    there = np.flatnonzero(kept) if len(lost) else lost
+    of_lost, of_there = _hashes(events, lost), _hashes(events, there)
+    there, lost = there[np.isin(of_there, of_lost)], lost[np.isin(of_lost, of_there)]
+    if not len(there):
+        return numbers
+    chosen = pa.array(np.concatenate([there, lost]), pa.int64())
+    rows = events.select([*KEYS]).take(chosen).append_column("place", chosen)
+    keys = [*KEYS] if not rows.column("digest").null_count else [*KEYS[:-1]]
+    of_each = rows.group_by(keys, use_threads=False).aggregate([("place", "list")]).column("place_list")
+    lists = of_each.combine_chunks()
+    numbers[pc.list_flatten(lists).to_numpy()] = pc.list_parent_indices(lists).to_numpy()
     return numbers
+
+
+def _hashes(events: pa.Table, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return a number for each of some row events, as `_numbers` does."""
+    return np.concatenate([np.empty(0, np.int64), *_numbers(events, places)])
 
 
 def first_of_each(events: pa.Table, among: Flags) -> Flags:

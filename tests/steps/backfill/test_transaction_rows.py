@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from drawn import examples
 from txloom.config import load, names
 from txloom.events.formats import SourceDecoder
-from txloom.steps.backfill import rebuild, released_events, transaction_rows
+from txloom.steps.backfill import rebuild, transaction_rows
 from txloom.steps.backfill.rebuild import count_rebuilt, rebuild_histories
 from txloom.steps.backfill.scope import HIGHEST, Scope
 from txloom.storage.declarations.redeclared import Redeclared
@@ -26,6 +26,7 @@ from txloom.storage.landing import landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.spark import tasks
 from txloom.storage.system_tables import CHANGE_EVENTS, TRANSACTIONS
+from txloom.transactions import redelivered
 from txloom.transactions.events import NOWHERE
 from txloom.transactions.hashes import hashed
 from txloom.transactions.redelivered import KEYS, first_of_each
@@ -139,7 +140,7 @@ def cut(rows: int, lot: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as limits:
         limits.setattr(arrow_tables, "LOCAL_ROWS", -1)
         limits.setattr(rebuild, "SHARE", rows)
-        limits.setattr(released_events, "LOT", lot)
+        limits.setattr(redelivered, "LOT", lot)
         limits.setattr(transaction_rows, "AT_ONCE_ROWS", 2 * rows)
         limits.setattr(tasks, "in_tasks", in_turn)
         yield
@@ -217,7 +218,7 @@ def test_of_equal_events_the_first_one_counts_and_one_without_a_digest_equals_an
     ]
     kinds = {name: CHANGE_EVENTS.field(name).type for name in (*KEYS, "landing", "row")}
     with pytest.MonkeyPatch.context() as limits:
-        limits.setattr(released_events, "LOT", lot)
+        limits.setattr(redelivered, "LOT", lot)
         flags = first_of_each(pa.Table.from_pylist(rows, pa.schema(kinds)), among)
     chosen = [row for row, is_among in zip(rows, among, strict=True) if is_among]
     first = [row for row, flag in zip(rows, flags, strict=True) if flag]

@@ -287,7 +287,7 @@ class Edited:
         if cut is None:
             return
         assert not incomplete_current(lake.pipeline, lake.paths)
-        # Nobody knows a state in which a connector had lost its place, and gave up its snapshot.
+        # A snapshot that the connector gave up is not a state of the source.
         known = [each.csn for each in self.made.sent if each.number != GIVEN_UP]
         csns = [csn for csn in known if csn <= cut["valid_through"]]
         for csn in self.made.chance.sample(csns, min(len(csns), 3)):

@@ -131,7 +131,7 @@ class View:
         return {name: keyed(shown[name], key) for name, key in self.keys.items() if name in rows}
 
     def _declared(self, current: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-        """Return what leaves out of a row, and of the rows nested in it, the columns that are not declared."""
+        """Return a function that drops undeclared columns from a row and its nested rows."""
         for seen in self.mirrors:
             if seen.mirror is not None and seen.mirror[0] == current:
                 return seen.declared

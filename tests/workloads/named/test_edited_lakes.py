@@ -15,7 +15,6 @@ from txloom import read
 from txloom.config import load
 from txloom.quality import findings as f
 from txloom.steps.declarations.declare import declare, declare_redecoded
-from txloom.steps.settling.forecast import forecast
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.buffer import batch_plan
 from txloom.storage.buffer.newest_batch import buffer_state
@@ -25,7 +24,7 @@ from txloom.storage.health.facts import facts
 from txloom.storage.views.pipeline.cuts import cuts
 from txloom.storage.views.stories.row import key_story
 from txloom.terminal import explain
-from workloads.named.test_named_lakes import LOG, PLAIN, commit, compared, cycle, inserted, lake_of, messages, row
+from workloads.named.test_named_lakes import LOG, PLAIN, commit, cycle, inserted, lake_of, messages, row
 from workloads.named.test_snapshots_taken_again import flat, needing, rows_of, taken
 from workloads.play import Play, impatient
 from workloads.small_lake import SmallLake
@@ -131,37 +130,6 @@ def test_a_row_known_by_its_place_alone_is_one_row_though_it_was_decoded_twice(t
     cycle(lake, producer, messages(insert(made, 2000, PLAIN, 9)), ())
     assert ids_of(lake, "others") == [4, 4]
     assert len(lake.rows("others_changes")) == 2
-
-
-@pytest.mark.parametrize("source", ["change_events", "change_sets"])
-def test_rows_whose_messages_are_gone_are_made_again_of_those_that_came_again(tmp_path: Path, source: str) -> None:
-    lake, made, producer = lake_of(tmp_path, source, PLAIN)
-    text = declared(tmp_path, made, [replace(PLAIN, key=())]).read_text()
-    (tmp_path / "workload.yaml").write_text(text.replace("      v: string\n", ""))
-    lake.pipeline = load(tmp_path / "workload.yaml")
-    changes = messages(insert(made, 1000, PLAIN, 1), insert(made, 1010, PLAIN, 2))
-    cycle(lake, producer, changes)
-    lake.forget()
-    cycle(lake, producer, changes)
-    (tmp_path / "workload.yaml").write_text(text)
-    lake.pipeline = load(tmp_path / "workload.yaml")
-    cycle(lake, producer, ())
-    assert needing(lake) == []
-    assert sorted((each["id"], each["v"]) for each in lake.rows("t")) == [(1, "a"), (2, "a")]
-
-
-@pytest.mark.parametrize("source", ["change_events", "change_sets"])
-def test_a_backfill_of_rows_that_came_again_finds_them_where_they_are(tmp_path: Path, source: str) -> None:
-    lake, made, producer = lake_of(tmp_path, source, PLAIN)
-    lake.pipeline = load(declared(tmp_path, made, [replace(PLAIN, key=())]))
-    changes = messages(insert(made, 1000, PLAIN, 1), insert(made, 1010, PLAIN, 2))
-    for sent in (changes, [*changes, *messages(insert(made, 1020, PLAIN, 3))]):
-        producer.deliver(sent)
-        lake.land()
-    lake.run()
-    lake.forget("landing = 1")
-    counts = compared(lake)
-    assert (counts["transactions"], counts["rebuilt"], counts["changes"]) == (3, 3, 0)
 
 
 @pytest.mark.parametrize("is_overdue", [False, True], ids=["while it is waited for", "behind patience"])
@@ -383,43 +351,42 @@ def test_a_column_that_was_left_out_has_all_its_values_when_it_is_declared_again
     assert {each["id"]: each[name] for each in was} == {1: "a", 2: "b"}
 
 
-@pytest.mark.parametrize("history", ["t_changes", "renamed_changes"], ids=["its history", "another history"])
-def test_a_table_that_took_up_a_column_keeps_it_under_another_name(tmp_path: Path, history: str) -> None:
+def test_a_key_that_is_edited_there_and_back_between_merges_leaves_each_change_once(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
+    text = declared(tmp_path, made, [PLAIN]).read_text().partition("targets:")[0]
+    text += "targets:\n  aggregates:\n    - name: doc\n      root: t\n      children: []\n"
+
+    def declare_key(key: str) -> None:
+        (tmp_path / "workload.yaml").write_text(text.replace("key: [id]", f"key: {key}"))
+        lake.pipeline = load(tmp_path / "workload.yaml")
+
+    declare_key("[id]")
+    cycle(lake, producer, messages(insert(made, 1000, PLAIN, 1)))
+    declare_key("[v]")
+    producer.deliver(messages(commit(made, 1010, ("I", None, row(2, "b")))))
+    lake.land()
+    lake.buffer()
+    declare_key("[id]")
+    cycle(lake, producer, ())
+    assert needing(lake) == []
+    assert sorted(each["_txloom_csn"] for each in lake.rows("doc_stream")) == [1000, 1010]
+    assert ids_of(lake, "doc_current") == [1, 2]
+
+
+def test_a_column_that_was_left_out_before_its_table_got_another_name_has_all_its_values(tmp_path: Path) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
     whole = declared(tmp_path, made, [PLAIN]).read_text()
-    taking_up = whole.replace("      v: string\n", "").replace(
-        "    key: [id]\n", "    key: [id]\n    undeclared_columns: evolve\n"
-    )
-    text = taking_up.replace("- table: t\n", "- {table: t, current: t, history: t_changes}\n")
-    for name, kept in (("t", "t_changes"), ("renamed", history)):
-        renamed = text.replace("- name: t\n", f"- name: {name}\n").replace("{table: t,", f"{{table: {name},")
-        (tmp_path / "workload.yaml").write_text(renamed.replace("history: t_changes", f"history: {kept}"))
+    whole = whole.replace("- table: t\n", "- {table: t, current: t, history: t_changes}\n")
+    renamed = whole.replace("- name: t\n", "- name: other\n").replace("{table: t,", "{table: other,")
+    cycle(lake, producer, messages(insert(made, 1000, PLAIN, 1)))
+    for number, text in enumerate((whole, renamed), 2):
+        (tmp_path / "workload.yaml").write_text(text.replace("      v: string\n", ""))
         lake.pipeline = load(tmp_path / "workload.yaml")
-        if name == "t":
-            cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "a")), ("I", None, row(2, "b")))))
+        cycle(lake, producer, messages(insert(made, 1000 * number, PLAIN, number)))
+    (tmp_path / "workload.yaml").write_text(renamed)
+    lake.pipeline = load(tmp_path / "workload.yaml")
     cycle(lake, producer, ())
-    assert {each["id"]: each["v"] for each in lake.rows("t")} == {1: "a", 2: "b"}
-    cycle(lake, producer, messages(commit(made, 1010, ("U", row(2, "b"), row(2, "c")))))
-    assert {each["id"]: each["v"] for each in lake.rows("t")} == {1: "a", 2: "c"}
-    was = read.as_of(lake.pipeline, "t", csn=1000, warehouse=lake.warehouse).to_pylist()
-    assert {each["id"]: each["v"] for each in was} == {1: "a", 2: "b"}
-
-
-def test_a_column_that_a_table_takes_up_keeps_the_type_that_it_was_declared_with(tmp_path: Path) -> None:
-    of_longs = replace(PLAIN, columns={"id": "long", "v": "long"})
-    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", of_longs)
-    text = declared(tmp_path, made, [of_longs]).read_text()
-    cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "5")))))
-    taking_up = text.replace("    key: [id]\n", "    key: [id]\n    undeclared_columns: evolve\n")
-    without = taking_up.replace("      v: long\n", "")
-    for number, yaml in enumerate((without, text, without), 2):
-        (tmp_path / "workload.yaml").write_text(yaml)
-        lake.pipeline = load(tmp_path / "workload.yaml")
-        lost = {name for names in forecast(lake.pipeline, lake.paths).removed.values() for name in names}
-        assert lost == ({"v"} if number == 2 else set())
-        cycle(lake, producer, messages(commit(made, 1000 * number, ("I", None, row(number, str(5 * number))))))
-        shown = {each["id"]: each["v"] for each in lake.rows("t")}
-        assert shown == {of: 5 * of for of in range(1, number + 1)}
+    assert {each["id"]: each["v"] for each in lake.rows("t")} == {1: "a", 2: "a", 3: "a"}
 
 
 def test_a_snapshot_that_began_before_a_history_was_declared_does_not_complete_it(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ class Change:
 
 
 GIVEN_UP = -2
+"""The number of a snapshot that the connector gave up."""
 
 
 @dataclass

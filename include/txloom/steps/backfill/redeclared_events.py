@@ -24,7 +24,7 @@ from txloom.storage.declarations.redeclared import as_declared
 from txloom.storage.targets.row_tables import row_tables
 from txloom.transactions import metadata
 from txloom.transactions.events import NOWHERE
-from txloom.transactions.redelivered import Flags, delivered, first_of_each, in_first_place
+from txloom.transactions.redelivered import Flags, first_of_each, number_deliveries, released_positions
 
 Matrix = npt.NDArray[np.int64]
 UNKNOWN = -1
@@ -46,7 +46,7 @@ def read_redeclared(scope: Scope, share: Share) -> pa.Table:
         is_row = pc.and_(pc.equal(kind, pa.scalar("row")), pc.or_(pc.is_valid(events.column("table")), is_named))
         return pc.or_(pc.equal(kind, pa.scalar("metadata")), is_row)
 
-    return in_first_place(as_declared(scope.pipeline, scope.redeclared, read_landed(scope, share, is_watched)))
+    return as_declared(scope.pipeline, scope.redeclared, read_landed(scope, share, is_watched))
 
 
 def with_csns(chosen: pa.Table, events: pa.Table) -> pa.Table:
@@ -69,7 +69,7 @@ class JudgedByTable:
     Args:
         scope: the backfill.
         chosen: the transactions, ordered by tx.
-        events: their events as they are declared now, with the columns KEYS, kind, landing, row, landed_at,
+        events: their events as they are declared now, with the columns KEYS, kind, landing, row, pos, landed_at,
             has_message and counts.
     """
 
@@ -117,8 +117,13 @@ class JudgedByTable:
 
     @cached_property
     def first_ones(self) -> Flags:
-        """Which row events are the first of their identity and content; none whose message was removed."""
-        return first_of_each(self.events, self.is_row & self.has_message & (self._counts | self._came_again))
+        """Which events are the first delivery of their row that still has its message."""
+        return first_of_each(self.events, self._is_kept & (self._counts | self._came_again))
+
+    @cached_property
+    def pos(self) -> Matrix:
+        """The position under which each event was released."""
+        return released_positions(self.events, self._is_kept, (self.table >= 0) & self._counts)
 
     @cached_property
     def has_message(self) -> Flags:
@@ -149,23 +154,26 @@ class JudgedByTable:
 
     @cached_property
     def removed(self) -> Matrix:
-        """How many rows have no message any more, of no delivery, or cannot be read as declared now."""
+        """How many rows have no delivery with a message, or cannot be read as declared now."""
         poison = pc.equal(self.events.column("kind"), pa.scalar("poison")).to_numpy(zero_copy_only=False)
-        return self._matrix((self.table >= 0) & (self._is_removed | poison) & self._counts & ~self._came_again)
+        of_tables = (self.table >= 0) & self._counts
+        return self._matrix((self._lost | (of_tables & poison)) & ~self._came_again)
 
     @cached_property
-    def _is_removed(self) -> Flags:
-        """Which rows, of those that may belong to a release, have no message any more."""
+    def _is_kept(self) -> Flags:
+        """Which events are rows of the chosen tables that still have their message."""
+        return self.is_row & self.has_message
+
+    @cached_property
+    def _lost(self) -> Flags:
+        """Which events may belong to a release and have no message any more."""
         flags: Flags = (self.table >= 0) & ~self.has_message & self._counts
         return flags
 
     @cached_property
     def _came_again(self) -> Flags:
-        """Which events are deliveries of a row of a release of which one has no message any more, and one has it."""
-        kept = self.is_row & self.has_message
-        delivery = delivered(self.events, kept, self._is_removed)
-        known = np.intersect1d(delivery[kept], delivery[self._is_removed])
-        flags: Flags = (delivery >= 0) & np.isin(delivery, known)
+        """Which events are deliveries of a row of which one delivery lost its message, and another one still has it."""
+        flags: Flags = number_deliveries(self.events, self._is_kept, self._lost) >= 0
         return flags
 
     @cached_property

@@ -27,7 +27,7 @@ from txloom.storage.landing.event_files import FilePart
 from txloom.storage.system_tables import CHANGE_EVENTS, TRANSACTIONS
 from txloom.transactions.events import NOWHERE
 from txloom.transactions.hashes import hashed
-from txloom.transactions.redelivered import Flags, first_of_each, in_first_place
+from txloom.transactions.redelivered import Flags, first_of_each, released_positions
 from txloom.transactions.reused_ids import with_reuse
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
@@ -138,7 +138,7 @@ def outcomes_of(chosen: pa.Table, fate: str | AnyValues, tables: Sequence[Sequen
 def read_released(scope: Scope, share: Share) -> pa.Table:
     """Return the events of transactions as they were decoded when they were landed.
 
-    A row may have a csn below that of its transaction, or none. Rows whose message was removed are not among them.
+    A row may have a csn below that of its transaction, or none. Rows whose message was removed are among them.
 
     Args:
         scope: the backfill.
@@ -152,10 +152,7 @@ def read_released(scope: Scope, share: Share) -> pa.Table:
         in_reach = pc.or_kleene(pc.is_null(csn), pc.less_equal(csn, last))
         return pc.and_(pc.or_(is_row, pc.equal(kind, pa.scalar("metadata"))), in_reach)
 
-    events = in_first_place(read_landed(scope, share, is_chosen))
-    return events.filter(
-        pc.or_(pc.is_valid(events.column("value")), pc.equal(events.column("kind"), pa.scalar("metadata")))
-    )
+    return read_landed(scope, share, is_chosen)
 
 
 def read_landed(scope: Scope, share: Share, is_chosen: Callable[[pa.Table], pa.BooleanArray]) -> pa.Table:
@@ -195,7 +192,7 @@ class JudgedWhole:
     Args:
         scope: the backfill.
         chosen: the transactions, ordered by tx.
-        events: their events, with the columns KEYS, kind, landing, row and landed_at.
+        events: their events, with the columns KEYS, kind, landing, row, pos, landed_at and has_message.
     """
 
     scope: Scope
@@ -228,13 +225,26 @@ class JudgedWhole:
         return np.searchsorted(self.chosen.column("tx").to_numpy(), self.events.column("tx").to_numpy())
 
     @cached_property
+    def pos(self) -> npt.NDArray[np.int64]:
+        """The position under which each event was released."""
+        return released_positions(self.events, self._is_row, self._is_in_time)
+
+    @cached_property
     def _is_row(self) -> Flags:
+        """Which events are rows that still have their message."""
+        is_row: Flags = pc.equal(self.events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
+        kept: Flags = is_row & self.events.column("has_message").to_numpy()
+        return kept
+
+    @cached_property
+    def _is_in_time(self) -> Flags:
+        """Which events are rows that were landed in time, with or without their message."""
         flags: Flags = pc.equal(self.events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
-        return flags
+        return flags & is_in_time(self.events, self.chosen, self._at)
 
     @cached_property
     def _first_in_time(self) -> Flags:
-        return first_of_each(self.events, self._is_row & is_in_time(self.events, self.chosen, self._at))
+        return first_of_each(self.events, self._is_row & self._is_in_time)
 
     @cached_property
     def _first_ones(self) -> Flags:

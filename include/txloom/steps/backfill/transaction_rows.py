@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,6 +38,7 @@ BUCKET_BITS = 20
 """Transactions are counted by this many bits of their hash before the large ones are counted one by one."""
 AT_ONCE_ROWS = 5_000_000
 """About how many rows of large transactions are judged at once; one transaction may have more."""
+Positions = npt.NDArray[np.int64]
 K = TypeVar("K")
 Keep = Callable[[str, pa.Table], K]
 """Keeps rows of a history, and returns what is known of them then."""
@@ -75,10 +77,12 @@ class Part:
     Args:
         share: the transaction, and the part of change_events.
         taken: for each pipeline of its judgment, which of the part's events rows are made of; None: not known yet.
+        pos: the positions of the part's events; None: not known yet.
     """
 
     share: Share
     taken: Sequence[Flags] | None = None
+    pos: Positions | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class MadePart(Generic[K]):
         events: the part's events without messages, if the part was not judged yet.
         csn: the csn of the rows.
         taken: for each pipeline, the events that the rows are made of.
+        pos: the positions of the events.
         kept: for each pipeline, what `Keep` returned.
         unreadable: for each pipeline, whether a value does not fit its declared type.
     """
@@ -98,6 +103,7 @@ class MadePart(Generic[K]):
     events: pa.Table
     csn: int
     taken: Sequence[Flags]
+    pos: Positions
     kept: Sequence[Sequence[K]]
     unreadable: Sequence[bool]
 
@@ -128,6 +134,11 @@ class Judged(Protocol):
         """Return which events rows are made of."""
         ...
 
+    @property
+    def pos(self) -> Positions:
+        """The position under which each event was released."""
+        ...
+
     def outcomes(self, unreadable: set[int]) -> pa.Table:
         """Return the outcomes of the transactions; unreadable: hashes of those with a value that does not fit."""
         ...
@@ -144,7 +155,9 @@ def rebuild(scope: Scope, share: Share) -> Rebuilt:
     for chosen in in_turn(share.chosen):
         events = _read(scope, replace(share, chosen=chosen))
         judged = _judge(scope, chosen, _without_messages(events))
-        releases = [_made(judged, pipeline, judged.taken(pipeline), events) for pipeline in judged.pipelines]
+        releases = [
+            _made(judged, pipeline, judged.taken(pipeline), events, judged.pos) for pipeline in judged.pipelines
+        ]
         for name, rows in (each for release in releases for each in release.history.items()):
             history.setdefault(name, []).append(rows)
         outcomes.append(judged.outcomes({tx for each in releases for tx in each.unreadable}))
@@ -168,7 +181,7 @@ def _judge(scope: Scope, chosen: pa.Table, events: pa.Table) -> Judged:
 
 def _without_messages(events: pa.Table) -> pa.Table:
     """Return what a judgment needs of events: no messages, and the counts of metadata only."""
-    judged = events.select([*KEYS, "kind", "landing", "row", "landed_at", "csn"])
+    judged = events.select([*KEYS, "kind", "landing", "row", "pos", "landed_at", "csn"])
     judged = judged.append_column("has_message", pc.is_valid(events.column("value")))
     if "counts" not in events.column_names:
         return judged
@@ -177,10 +190,12 @@ def _without_messages(events: pa.Table) -> pa.Table:
     return judged.append_column("counts", events.column("counts").take(places))
 
 
-def _made(judged: Judged, pipeline: Pipeline, taken: Flags, events: pa.Table) -> Release:
-    """Make the history rows of the targets of a pipeline; taken: of which events."""
+def _made(judged: Judged, pipeline: Pipeline, taken: Flags, events: pa.Table, pos: Positions) -> Release:
+    """Make the history rows of the targets of a pipeline; taken: of which events; pos: their positions."""
     tables = [row_table.table.name for row_table in row_tables(pipeline)]
-    rows = of_tables(events.filter(pa.array(taken)), judged.chosen, tables)
+    rows = events.filter(pa.array(taken))
+    at = rows.column_names.index("pos")
+    rows = of_tables(rows.set_column(at, rows.schema.field("pos"), pa.array(pos[taken])), judged.chosen, tables)
     return made_of(pipeline, rows, judged.chosen.select(RELEASED_ROWS.names), 0)
 
 
@@ -271,11 +286,12 @@ def _make_part(scope: Scope, part: Part, keep: Keep[K]) -> MadePart[K]:
     light = _without_messages(events)
     judged = _judge(scope, part.share.chosen, light)
     taken = part.taken or [judged.candidates(pipeline) for pipeline in judged.pipelines]
-    made = [_made(judged, *each, events) for each in zip(judged.pipelines, taken, strict=True)]
+    pos = judged.pos if part.pos is None else part.pos
+    made = [_made(judged, *each, events, pos) for each in zip(judged.pipelines, taken, strict=True)]
     kept = [[keep(name, rows) for name, rows in each.history.items() if rows.num_rows] for each in made]
     unreadable = [bool(each.unreadable) for each in made]
     light = light if part.taken is None else light.schema.empty_table()
-    return MadePart(part.share, light, _csn(judged), taken, kept, unreadable)
+    return MadePart(part.share, light, _csn(judged), taken, pos, kept, unreadable)
 
 
 def _tx(chosen: pa.Table) -> int:
@@ -298,25 +314,30 @@ class Whole(Generic[K]):
         judged: the judgment of all parts' events.
         made: the parts.
         taken: for each part, and each pipeline of the judgment, the events that rows are made of.
+        pos: for each part, the positions of its events.
     """
 
     judged: Judged
     made: list[MadePart[K]]
     taken: list[list[Flags]]
+    pos: list[Positions]
 
     def outdated(self) -> list[int]:
-        """Return the numbers of the parts whose rows were made of other events, or at another csn."""
+        """Return the numbers of the parts whose rows were made of other events, or at another csn or position."""
         csn = _csn(self.judged)
 
-        def is_other(part: MadePart[K], taken: Sequence[Flags]) -> bool:
+        def is_other(part: MadePart[K], taken: Sequence[Flags], pos: Positions) -> bool:
             pairs = [each for each in zip(taken, part.taken, strict=True) if each[0].any()]
-            return bool(pairs) and (part.csn != csn or not all(np.array_equal(*pair) for pair in pairs))
+            are_moved = any((pos[flags] != part.pos[flags]).any() for flags, _ in pairs)
+            is_same = part.csn == csn and not are_moved and all(np.array_equal(*pair) for pair in pairs)
+            return bool(pairs) and not is_same
 
-        return [number for number, pair in enumerate(zip(self.made, self.taken, strict=True)) if is_other(*pair)]
+        of_parts = zip(self.made, self.taken, self.pos, strict=True)
+        return [number for number, each in enumerate(of_parts) if is_other(*each)]
 
     def part(self, number: int) -> Part:
         """Return a part that is made again."""
-        return Part(replace(self.made[number].share, chosen=self.judged.chosen), self.taken[number])
+        return Part(replace(self.made[number].share, chosen=self.judged.chosen), self.taken[number], self.pos[number])
 
     @property
     def kept(self) -> list[K]:
@@ -344,4 +365,5 @@ def _whole(scope: Scope, made: list[MadePart[K]]) -> Whole[K]:
     borders = np.cumsum([each.events.num_rows for each in made])[:-1]
     by_pipeline = [np.split(judged.taken(pipeline), borders) for pipeline in judged.pipelines]
     taken = [[flags[number] for flags in by_pipeline] for number in range(len(made))]
-    return Whole(judged, [replace(each, events=events.schema.empty_table()) for each in made], taken)
+    pos = np.split(judged.pos, borders)
+    return Whole(judged, [replace(each, events=events.schema.empty_table()) for each in made], taken, pos)

@@ -15,7 +15,6 @@ from txloom.steps.schema_drift import added
 from txloom.storage.buffer import buffer_stream, checkpoints
 from txloom.storage.buffer.newest_batch import Declared
 from txloom.storage.checks import findings
-from txloom.storage.declarations import records
 from txloom.storage.declarations.undeclared_columns import Undeclared, record_adopted, with_columns
 from txloom.storage.delta import arrow_tables, data_files, spark_tables
 from txloom.storage.paths import TablePaths
@@ -103,8 +102,7 @@ class Batch:
         """
         self.record([added(pipeline, *each) for each in new])
         record_adopted(self.paths, new)
-        known = records.read(self.paths)
-        pipeline = with_columns(pipeline, [(each.table, column, each.source) for each, column in new], known)
+        pipeline = with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
         history_tables.create(pipeline, self.paths)
         return pipeline
 

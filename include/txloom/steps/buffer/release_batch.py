@@ -100,7 +100,7 @@ def _with_new_columns(batch: Batch, run: Callable[[Pipeline], tuple[T, Sequence[
     pipeline = batch.pipeline
     while True:
         result, undeclared = run(pipeline)
-        new = columns_to_adopt(pipeline, undeclared)
+        new = columns_to_adopt(pipeline, batch.paths, undeclared)
         if not new:
             batch.note_undeclared(pipeline, undeclared)
             return result

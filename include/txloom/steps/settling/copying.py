@@ -81,14 +81,14 @@ def _is_cleaned(paths: TablePaths, history: str) -> bool:
     return small_tables.last_written(paths.table(history), history_reader.CLEANED) > 0
 
 
-def _has_columns(paths: TablePaths, has: Content, asking: State) -> bool:
-    """Return whether rows that were written by one content have all values that a member's declaration asks for."""
-    needs = asking.newest.declaration
+def _has_columns(paths: TablePaths, has: Content, needing: State) -> bool:
+    """Return whether rows written by one declaration have every value that a member's declaration needs."""
+    needs = needing.newest.declaration
     if any(has.get(name) != needs.get(name) for name in ("source", "key", "dropped_columns")):
         return False
     known = by_source(has)
     return all(
-        known.get(source) == about if source in known else first_seen(paths, asking.names, source) is None
+        known.get(source) == about if source in known else first_seen(paths, needing.names, source) is None
         for source, about in by_source(needs).items()
     )
 

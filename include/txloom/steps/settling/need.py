@@ -7,7 +7,7 @@ from txloom.config import names
 from txloom.config.contents import Content
 from txloom.quality import findings as f
 from txloom.steps.declarations.declare import by_source
-from txloom.storage.declarations.records import INCOMPLETE, LOST, ROWS_OF_BEFORE, Pair, State
+from txloom.storage.declarations.records import INCOMPLETE, LOST, ROWS_OF_BEFORE, Pair, State, differs
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
@@ -92,10 +92,10 @@ def need_of(paths: TablePaths, state: State, adopted: Mapping[str, str], border:
     before = state.settled.declaration
     if state.newest.reason == LOST:
         return Need(pair, until, border, everything=True, recomputes=True)
-    if any(before.get(name) != content.get(name) for name in ("source", "key", "dropped_columns")):
+    gap = state.follows if has_released(paths, f"release > {state.follows} and {earlier(until, border)}") else None
+    if differs(state.settled, state.newest) or (state.differed and gap is not None):
         return Need(pair, until, border, everything=True, replaces=True, recomputes=True)
     values, renamed = _compare_columns(paths, state, before, adopted)
-    gap = state.follows if has_released(paths, f"release > {state.follows} and {earlier(until, border)}") else None
     removed = {name for name in before["columns"] if name not in content["columns"]}
     field_before = before.get("field") if before.get("field") != content.get("field") else None
     need = Need(pair, until, border, False, gap, values, renamed, field_before)

@@ -9,7 +9,6 @@ from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.schema_drift import added
 from txloom.steps.snapshots.extract_diff import Compared
 from txloom.storage.checks import findings
-from txloom.storage.declarations import records
 from txloom.storage.declarations.undeclared_columns import Undeclared, columns_to_adopt, record_adopted, with_columns
 from txloom.storage.paths import TablePaths
 
@@ -28,12 +27,12 @@ def take_up(transaction: InternalTransaction, paths: TablePaths, results: Result
         run_id: the run.
     """
     pipeline = transaction.pipeline
-    new = columns_to_adopt(pipeline, _undeclared(transaction, results))
+    new = columns_to_adopt(pipeline, paths, _undeclared(transaction, results))
     if not new:
         return None
     findings.record(paths, [added(pipeline, *each) for each in new], run_id)
     record_adopted(paths, new)
-    return with_columns(pipeline, [(each.table, column, each.source) for each, column in new], records.read(paths))
+    return with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
 
 
 def note_columns(transaction: InternalTransaction, paths: TablePaths, results: Results, run_id: str) -> None:

@@ -85,8 +85,9 @@ class State:
         settled: the newest record with a status of SETTLED; None: there never was one.
         follows: the newest release whose rows are as the settled record declares.
         held: by column whose values all rows of before have, its name in the source in lower case.
-        sources: every column of the source that a settled record ever declared, in lower case.
-        names: every name that the table of its source was ever declared with.
+        sources: every column of the source that a settled record of its history ever declared, in lower case.
+        names: every name under which the table of its source was declared.
+        differed: whether a declaration since the settled one had another source, key or rule for dropped columns.
     """
 
     newest: Record
@@ -95,6 +96,7 @@ class State:
     held: Mapping[str, str] = field(default_factory=dict)
     sources: Set[str] = frozenset()
     names: Set[str] = frozenset()
+    differed: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -121,25 +123,37 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
     """Return the state of each history's member, of records in the order in which they were entered."""
     states_of: dict[Pair, State] = {}
     called: dict[str, set[str]] = {}
+    sources: dict[Pair, set[str]] = {}
     for record in records:
-        before = states_of.get(record.pair)
-        called.setdefault(record.declaration["source"], set()).add(record.pair[1])
+        before, source = states_of.get(record.pair), record.declaration["source"]
+        called.setdefault(source, set()).add(record.pair[1])
         if record.status in SETTLED:
-            declared = {name: source.casefold() for name, (_, source) in record.declaration["columns"].items()}
-            sources = declared.values() if before is None else {*before.sources, *declared.values()}
+            declared = {name: column.casefold() for name, (_, column) in record.declaration["columns"].items()}
+            sources.setdefault((record.table, source), set()).update(declared.values())
             held = {**record.held, **declared}
-            states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held, frozenset(sources))
+            states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held)
         elif before is None:
             states_of[record.pair] = State(record, None, -1)
         else:
             follows = -1 if record.reason == LOST else min(before.follows, record.release)
-            states_of[record.pair] = replace(before, newest=record, follows=follows)
+            differed = before.differed or (before.settled is not None and differs(before.settled, record))
+            states_of[record.pair] = replace(before, newest=record, follows=follows, differed=differed)
     renamed = {pair: before for pair in states_of if (before := _renamed(states_of, pair)) is not None}
     states_of |= {pair: replace(before, newest=states_of[pair].newest) for pair, before in renamed.items()}
     return {
-        pair: replace(state, names=frozenset(called[state.newest.declaration["source"]]))
+        pair: replace(
+            state,
+            sources=frozenset(sources.get((pair[0], state.newest.declaration["source"]), ())),
+            names=frozenset(called[state.newest.declaration["source"]]),
+        )
         for pair, state in states_of.items()
     }
+
+
+def differs(one: Record, other: Record) -> bool:
+    """Return whether rows that were written by one record's declaration are none of the other's."""
+    has, needs = one.declaration, other.declaration
+    return any(has.get(name) != needs.get(name) for name in ("source", "key", "dropped_columns"))
 
 
 def _renamed(states_of: Mapping[Pair, State], pair: Pair) -> State | None:

@@ -1,22 +1,25 @@
 """Undeclared columns, which a source has added: tables with `undeclared_columns: evolve` adopt them.
 
-An adopted column holds the source's values as text, under its source name in lower case, or with the type that it was
-declared with before. Where it is declared later, it gets the declared type (`txloom.storage.delta.schema_evolution`).
+An adopted column holds the source's values as text, under its source name in lower case. Where it is declared later, it
+gets the declared type (`txloom.storage.delta.schema_evolution`).
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import pyarrow as pa
+
 from txloom.config import names
-from txloom.config.models.column_types import ColumnType, parse
+from txloom.config.models.column_types import ColumnType
 from txloom.config.models.pipeline import Column, Pipeline, Table
-from txloom.storage.declarations import records as r
-from txloom.storage.declarations.records import Record
-from txloom.storage.delta import small_tables
+from txloom.storage.declarations.records import Record, present_names, read
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import exists
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import EVOLVED_COLUMNS
+from txloom.storage.targets import schemas
 
 
 @dataclass(frozen=True)
@@ -33,44 +36,66 @@ class Undeclared:
 
 
 def effective_pipeline(pipeline: Pipeline, paths: TablePaths) -> Pipeline:
-    """Return the pipeline with the undeclared columns that its tables have adopted, also under other names."""
+    """Return the pipeline with the columns that its tables have adopted, under their present or an earlier name."""
     adopted_rows = small_tables.query(
         paths.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t order by added_at'
     )
     if not adopted_rows:
         return pipeline
-    known = r.read(paths)
-    called = r.present_names(pipeline, known)
+    known = read(paths)
+    called = present_names(pipeline, known)
     added = [(called.get(row["table"], row["table"]), row["column"], row["source"]) for row in adopted_rows]
-    return with_columns(pipeline, added, known)
+    watched = {table.name for table in pipeline.tables}
+    kept = [each for each in added if each[0] in watched and not _is_held_otherwise(pipeline, paths, known, *each)]
+    return with_columns(pipeline, kept)
 
 
-def with_columns(pipeline: Pipeline, added: Iterable[tuple[str, str, str]], known: Iterable[Record]) -> Pipeline:
-    """Return a pipeline with more columns, of text or of the type that each was declared with last.
+def with_columns(pipeline: Pipeline, added: Iterable[tuple[str, str, str]]) -> Pipeline:
+    """Return a pipeline with more columns of text; columns that are declared stay as they are.
 
-    Columns that are declared stay as they are.
-
-    Args:
-        pipeline: the declaration.
-        added: (table, column, source name) of each; those of tables that are not watched are left out.
-        known: the records of what was declared before.
+    added: (table, column, source name) of each; those of tables that are not watched are left out.
     """
-    tables, types = {table.name: table for table in pipeline.tables}, _declared_before(known)
+    tables = {table.name: table for table in pipeline.tables}
     for name, column, source in added:
         if (table := tables.get(name)) is not None and not _is_declared(table, column, source):
-            kind = types.get((table.source, column.casefold(), source.casefold()), ColumnType("string"))
-            new = Column(name=column, type=kind, source=source)
+            new = Column(name=column, type=ColumnType("string"), source=source)
             tables[name] = table.model_copy(update={"columns": (*table.columns, new)})
     return pipeline.model_copy(update={"tables": tuple(tables.values())})
 
 
-def _declared_before(known: Iterable[Record]) -> dict[tuple[str, str, str], ColumnType]:
-    """Return the type that each column was declared with last, by its table's source, its name and its source."""
-    return {
-        (record.declaration["source"], name.casefold(), source.casefold()): parse(kind)
-        for record in known
-        for name, (kind, source) in record.declaration["columns"].items()
-    }
+def _is_held_otherwise(
+    pipeline: Pipeline, paths: TablePaths, known: Iterable[Record], name: str, column: str, source: str
+) -> bool:
+    """Return whether the lake's tables hold a column of this name with another type than text, or of another source."""
+    table = pipeline.table(name)
+    for record in known:
+        if record.declaration["source"] == table.source:
+            _, earlier = record.declaration["columns"].get(column, ("", source))
+            if earlier.casefold() != source.casefold():
+                return True
+    kinds = (fields[column] for fields in _stored(pipeline, paths, name) if column in fields)
+    return any(not pa.types.is_string(kind) for kind in kinds)
+
+
+def _stored(pipeline: Pipeline, paths: TablePaths, name: str) -> Iterator[dict[str, pa.DataType]]:
+    """Yield the types of the columns that each history and each current table has of a source table."""
+    for mirror in pipeline.targets.mirrors:
+        if mirror.table == name:
+            yield from (_types(paths, table) for table in (mirror.history, mirror.current))
+    for aggregate in pipeline.targets.aggregates:
+        fields = {field for member, field in schemas.members_of(aggregate) if member == name}
+        if aggregate.root == name:
+            yield _types(paths, aggregate.current)
+        for of_table in (_types(paths, aggregate.history), _types(paths, aggregate.current)):
+            for kind in (of_table[field] for field in fields if field in of_table):
+                struct = kind.value_type if pa.types.is_list(kind) else kind
+                yield {each.name: each.type for each in struct.fields} if pa.types.is_struct(struct) else {}
+
+
+def _types(paths: TablePaths, table: str) -> dict[str, pa.DataType]:
+    path = paths.table(table)
+    schema = arrow_tables.plain_schema(small_tables.schema_of(path)) if exists(path) else ()
+    return {field.name: field.type for field in schema}
 
 
 def _is_declared(table: Table, column: str, source: str) -> bool:
@@ -78,18 +103,22 @@ def _is_declared(table: Table, column: str, source: str) -> bool:
     return column.casefold() in known or source.casefold() in known
 
 
-def columns_to_adopt(pipeline: Pipeline, undeclared: Iterable[Undeclared]) -> list[tuple[Undeclared, str]]:
+def columns_to_adopt(
+    pipeline: Pipeline, paths: TablePaths, undeclared: Iterable[Undeclared]
+) -> list[tuple[Undeclared, str]]:
     """Return the undeclared columns that their tables adopt, each with its column name.
 
-    Left out are columns of tables without `undeclared_columns: evolve`, and names that are taken or not possible.
+    Left out are columns of tables without `undeclared_columns: evolve`, and names that are taken or not possible. A
+    name is taken also by a column that the lake's tables hold with another type than text, or of another source.
     """
     chosen: dict[tuple[str, str], tuple[Undeclared, str]] = {}
     for each in sorted(undeclared, key=lambda each: (each.csn, each.source)):
         table, column = pipeline.table(each.table), lake_name(each.source)
         taken = column is None or _is_declared(table, column, each.source) or (each.table, column) in chosen
         taken = taken or column in _fields_of_children(pipeline, each.table)
-        if table.undeclared_columns == "evolve" and column is not None and not taken:
-            chosen[each.table, column] = each, column
+        may_adopt = table.undeclared_columns == "evolve" and column is not None and not taken
+        if may_adopt and not _is_held_otherwise(pipeline, paths, read(paths), each.table, str(column), each.source):
+            chosen[each.table, str(column)] = each, str(column)
     return list(chosen.values())
 
 

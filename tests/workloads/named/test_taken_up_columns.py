@@ -1,0 +1,82 @@
+"""Columns that nobody declared and that a table takes up, while its declaration is edited."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from txloom import read
+from txloom.config import load
+from txloom.errors import ConfigurationError
+from txloom.steps.settling.forecast import forecast
+from txloom.storage.checks import findings
+from workloads.named.test_edited_lakes import declared, insert
+from workloads.named.test_named_lakes import PLAIN, commit, cycle, lake_of, messages, row
+
+
+@pytest.mark.parametrize("history", ["t_changes", "renamed_changes"], ids=["its history", "another history"])
+def test_a_table_that_took_up_a_column_keeps_it_under_another_name(tmp_path: Path, history: str) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
+    whole = declared(tmp_path, made, [PLAIN]).read_text()
+    taking_up = whole.replace("      v: string\n", "").replace(
+        "    key: [id]\n", "    key: [id]\n    undeclared_columns: evolve\n"
+    )
+    text = taking_up.replace("- table: t\n", "- {table: t, current: t, history: t_changes}\n")
+    for name, kept in (("t", "t_changes"), ("renamed", history)):
+        renamed = text.replace("- name: t\n", f"- name: {name}\n").replace("{table: t,", f"{{table: {name},")
+        (tmp_path / "workload.yaml").write_text(renamed.replace("history: t_changes", f"history: {kept}"))
+        lake.pipeline = load(tmp_path / "workload.yaml")
+        if name == "t":
+            cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "a")), ("I", None, row(2, "b")))))
+    cycle(lake, producer, ())
+    assert {each["id"]: each["v"] for each in lake.rows("t")} == {1: "a", 2: "b"}
+    cycle(lake, producer, messages(commit(made, 1010, ("U", row(2, "b"), row(2, "c")))))
+    assert {each["id"]: each["v"] for each in lake.rows("t")} == {1: "a", 2: "c"}
+    was = read.as_of(lake.pipeline, "t", csn=1000, warehouse=lake.warehouse).to_pylist()
+    assert {each["id"]: each["v"] for each in was} == {1: "a", 2: "b"}
+
+
+def test_a_column_that_was_declared_with_another_type_is_left_out_until_it_is_declared_again(tmp_path: Path) -> None:
+    of_longs = replace(PLAIN, columns={"id": "long", "v": "long"})
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", of_longs)
+    text = declared(tmp_path, made, [of_longs]).read_text()
+    cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "5")))))
+    taking_up = text.replace("    key: [id]\n", "    key: [id]\n    undeclared_columns: evolve\n")
+    without = taking_up.replace("      v: long\n", "")
+    for number, yaml in enumerate((without, text, without), 2):
+        (tmp_path / "workload.yaml").write_text(yaml)
+        lake.pipeline = load(tmp_path / "workload.yaml")
+        cycle(lake, producer, messages(commit(made, 1000 * number, ("I", None, row(number, str(5 * number))))))
+        expected = {of: 5 * of if yaml == text else None for of in range(1, number + 1)}
+        assert {each["id"]: each.get("v") for each in lake.rows("t")} == expected
+    assert [row["code"] for row in findings.open_findings(lake.paths) if "its name in the lake" in row["evidence"]]
+
+
+def test_a_plan_loses_no_column_that_a_table_took_up(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
+    text = declared(tmp_path, made, [PLAIN]).read_text()
+    taking_up = text.replace("    key: [id]\n", "    key: [id]\n    undeclared_columns: evolve\n")
+    for csn, yaml in enumerate((taking_up.replace("      v: string\n", ""), text), 1000):
+        (tmp_path / "workload.yaml").write_text(yaml)
+        lake.pipeline = load(tmp_path / "workload.yaml")
+        cycle(lake, producer, messages(insert(made, csn, PLAIN, csn)))
+    (tmp_path / "workload.yaml").write_text(text.replace("      v: string\n", ""))
+    lake.pipeline = load(tmp_path / "workload.yaml")
+    assert not any(forecast(lake.pipeline, lake.paths).removed.values())
+
+
+def test_a_type_that_a_taken_up_column_does_not_fit_can_be_taken_back(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
+    text = declared(tmp_path, made, [PLAIN]).read_text()
+    taking_up = text.replace("    key: [id]\n", "    key: [id]\n    undeclared_columns: evolve\n")
+    without = taking_up.replace("      v: string\n", "")
+    for csn, yaml in enumerate((without, taking_up.replace("v: string", "v: long"), without), 1000):
+        (tmp_path / "workload.yaml").write_text(yaml)
+        lake.pipeline = load(tmp_path / "workload.yaml")
+        sent = messages(insert(made, csn, PLAIN, csn))
+        if "v: long" in yaml:
+            with pytest.raises(ConfigurationError, match="which is no long"):
+                cycle(lake, producer, sent)
+        else:
+            cycle(lake, producer, sent)
+    assert {each["id"]: each["v"] for each in lake.rows("t")} == {1000: "a", 1001: "a", 1002: "a"}
