@@ -1,14 +1,28 @@
 """Rows that came again, and of which the message of an earlier delivery was removed."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from txloom.config import load
+from txloom.steps.backfill import rebuild
+from txloom.storage.delta import data_files
+from txloom.storage.spark import tasks
 from workloads.named.test_edited_lakes import OTHER, declared, insert
 from workloads.named.test_named_lakes import PLAIN, compared, cycle, lake_of, messages
 from workloads.named.test_snapshots_taken_again import needing
+from workloads.small_lake import SmallLake
+
+NUMBERED = """
+name: shop
+source: {{format: change_sets, files: {{path: {inbox}, settle: 0s}}, change_sets: {{transaction: TX}}}}
+completeness: {{rule: progress}}
+tables: [{{name: a, source: APP.A, key: none, columns: {{id: long{more}}}}}]
+targets: {{mirrors: [a]}}
+"""
 
 
 @pytest.mark.parametrize("source", ["change_events", "change_sets"])
@@ -58,3 +72,42 @@ def test_a_row_has_the_position_that_it_was_released_under_and_not_that_of_an_un
     counts = compared(lake)
     assert counts["changes"] == 0
     assert sorted(each["id"] for each in lake.rows("other")) == [1, 2]
+
+
+@pytest.mark.parametrize("is_redeclared", [False, True], ids=["as it was", "with another column"])
+def test_parts_of_a_large_transaction_have_the_positions_that_it_was_released_under(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_redeclared: bool
+) -> None:
+    def declare_with(more: str) -> None:
+        (tmp_path / "shop.yaml").write_text(NUMBERED.format(inbox=tmp_path / "inbox", more=more))
+        lake.pipeline = load(tmp_path / "shop.yaml")
+
+    def send(name: str, numbers: Sequence[int], *after: dict[str, object]) -> None:
+        row = {"FLAG": "I", "CDC_TIMESTAMP": "2026-01-01T00:00:01Z", "TX": 1, "ID": 1}
+        lines = [json.dumps(each) for each in [*({**row, "N": number} for number in numbers), *after]]
+        (tmp_path / "inbox" / "APP.A" / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        lake.land()
+
+    (tmp_path / "inbox" / "APP.A").mkdir(parents=True)
+    (tmp_path / "shop.yaml").write_text(NUMBERED.format(inbox=tmp_path / "inbox", more=""))
+    lake = SmallLake(tmp_path, load(tmp_path / "shop.yaml"))
+    declare_with("" if is_redeclared else ", n: long")
+    monkeypatch.setattr(data_files, "ROW_GROUP", 2)
+    send("1", range(10, 14))
+    send("2", range(9, 14), {"FLAG": "H", "TX": 2})
+    lake.run()
+    released = sorted(each["_txloom_pos"] for each in lake.rows("a_changes"))
+    lake.forget("kind = 'row' and landing = 1")
+    monkeypatch.setattr(tasks, "in_tasks", lambda _, items, work: [made for each in items for made in work([each])])
+    monkeypatch.setattr(rebuild, "SHARE", 2)
+    in_shares = rebuild._histories_in_shares
+    monkeypatch.setattr(rebuild, "_histories", lambda scope, chosen: in_shares(lambda: None, scope, chosen, 100))
+    if is_redeclared:
+        declare_with(", n: long")
+        lake.run()
+        assert needing(lake) == []
+    else:
+        counts = compared(lake)
+        assert (counts["transactions"], counts["rebuilt"], counts["changes"]) == (1, 1, 0)
+    assert sorted(each["_txloom_pos"] for each in lake.rows("a_changes")) == released
+    assert len(released) == len(lake.rows("a")) == 5
