@@ -57,8 +57,9 @@ def test_a_backfill_of_rows_that_came_again_finds_them_where_they_are(tmp_path: 
 
 
 @pytest.mark.parametrize("source", ["change_events", "change_sets"])
+@pytest.mark.parametrize("removed", ["kind = 'row'", "kind = 'row' and landing = 2"], ids=["all gone", "some kept"])
 def test_a_row_has_the_position_that_it_was_released_under_and_not_that_of_an_unwatched_delivery(
-    tmp_path: Path, source: str
+    tmp_path: Path, source: str, removed: str
 ) -> None:
     lake, made, producer = lake_of(tmp_path, source, PLAIN, more=[OTHER])
     without_key = replace(OTHER, key=())
@@ -67,7 +68,8 @@ def test_a_row_has_the_position_that_it_was_released_under_and_not_that_of_an_un
     cycle(lake, producer, changes)
     lake.pipeline = load(declared(tmp_path, made, [PLAIN, without_key]))
     cycle(lake, producer, ())
-    lake.forget()
+    assert {each["_txloom_landing"] for each in lake.rows("other_changes")} == {2}
+    lake.forget(removed)
     cycle(lake, producer, changes)
     counts = compared(lake)
     assert counts["changes"] == 0
