@@ -11,28 +11,28 @@ import pyarrow.compute as pc
 from txloom.transactions.hashes import identities
 
 Flags = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
 KEYS = ("tx", "table", "identity", "payload", "digest")
 """The columns in which two deliveries of one event are equal."""
 LOT = 250_000
 """About how many rows are compared at once to find those that were delivered twice."""
 
 
-def released_positions(events: pa.Table, kept: Flags, in_time: Flags) -> npt.NDArray[np.int64]:
+def released_positions(events: pa.Table, number: npt.NDArray[np.int64], in_time: Flags) -> Positions:
     """Return the position of each event; a redelivered row has that of the delivery that was released.
 
     Sources without a row order take the position from the landing, so a later delivery has another position.
 
     Args:
-        events: landed events with the columns KEYS, pos, landing and row.
-        kept: rows that still have their message.
+        events: landed events with the columns pos, landing and row.
+        number: of each event, as `number_deliveries` returns them.
         in_time: rows that may have been released.
 
     Returns:
         positions; 0 of an event without one.
     """
     known = cast("pa.ChunkedArray[Any]", pc.fill_null(events.column("pos"), pa.scalar(0, pa.int64())))
-    pos: npt.NDArray[np.int64] = known.to_numpy().copy()
-    number = number_deliveries(events, kept, in_time & ~kept)
+    pos: Positions = known.to_numpy().copy()
     first = np.flatnonzero((number >= 0) & in_time)
     if len(first):
         landing, row = (events.column(name).to_numpy()[first] for name in ("landing", "row"))
@@ -57,7 +57,7 @@ def number_deliveries(events: pa.Table, kept: Flags, removed: Flags) -> npt.NDAr
     numbers = np.full(events.num_rows, -1)
     lost = np.flatnonzero(removed)
     there = np.flatnonzero(kept) if len(lost) else lost
-    of_lost, of_there = _hashes(events, lost), _hashes(events, there)
+    of_lost, of_there = _numbers(events, lost), _numbers(events, there)
     there, lost = there[np.isin(of_there, of_lost)], lost[np.isin(of_lost, of_there)]
     if not len(there):
         return numbers
@@ -68,11 +68,6 @@ def number_deliveries(events: pa.Table, kept: Flags, removed: Flags) -> npt.NDAr
     lists = of_each.combine_chunks()
     numbers[pc.list_flatten(lists).to_numpy()] = pc.list_parent_indices(lists).to_numpy()
     return numbers
-
-
-def _hashes(events: pa.Table, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return a number for each of some row events, as `_numbers` does."""
-    return np.concatenate([np.empty(0, np.int64), *_numbers(events, places)])
 
 
 def first_of_each(events: pa.Table, among: Flags) -> Flags:
@@ -91,7 +86,7 @@ def _alike(events: pa.Table, places: npt.NDArray[np.int64]) -> Iterator[npt.NDAr
     """Yield the places of row events that may be equal in KEYS to another one, equal ones together, LOT by LOT."""
     if not len(places):
         return
-    numbers = np.concatenate([*_numbers(events, places)])
+    numbers = _numbers(events, places)
     order = np.argsort(numbers, kind="stable")
     numbers = numbers[order]
     is_next = numbers[1:] == numbers[:-1]
@@ -105,14 +100,16 @@ def _alike(events: pa.Table, places: npt.NDArray[np.int64]) -> Iterator[npt.NDAr
         begin = end
 
 
-def _numbers(events: pa.Table, places: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield, LOT by LOT, a number for each row event: equal for rows of one transaction with one identity."""
+def _numbers(events: pa.Table, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return a number for each of some row events: equal for rows of one transaction with one identity."""
+    numbers = np.empty(len(places), np.int64)
     for begin in range(0, len(places), LOT):
         some = (
             events.select(["tx", "identity"]).take(pa.array(places[begin : begin + LOT], pa.int64())).combine_chunks()
         )
         known = identities(cast("pa.StringArray", some.column("identity").combine_chunks())).fill_null(0)
-        yield some.column("tx").to_numpy() ^ known.to_numpy()
+        numbers[begin : begin + LOT] = some.column("tx").to_numpy() ^ known.to_numpy()
+    return numbers
 
 
 def _by_transaction(rows: pa.Table, keys: list[str]) -> pa.Table:

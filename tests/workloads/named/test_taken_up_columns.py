@@ -1,4 +1,4 @@
-"""Columns that nobody declared and that a table takes up, while its declaration is edited."""
+"""Undeclared columns that a table takes up, across edits of its declaration."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -24,7 +24,7 @@ from txloom.storage.declarations.redeclared import as_declared
 from txloom.storage.targets.row_tables import row_tables
 from txloom.transactions import metadata
 from txloom.transactions.events import NOWHERE
-from txloom.transactions.redelivered import Flags, first_of_each, number_deliveries, released_positions
+from txloom.transactions.redelivered import Flags, Positions, first_of_each, number_deliveries, released_positions
 
 Matrix = npt.NDArray[np.int64]
 UNKNOWN = -1
@@ -121,9 +121,9 @@ class JudgedByTable:
         return first_of_each(self.events, self._is_kept & (self._counts | self._came_again))
 
     @cached_property
-    def pos(self) -> Matrix:
+    def pos(self) -> Positions:
         """The position under which each event was released."""
-        return released_positions(self.events, self._is_kept, (self.table >= 0) & self._counts)
+        return released_positions(self.events, self._delivery, self._is_in_time)
 
     @cached_property
     def has_message(self) -> Flags:
@@ -156,8 +156,7 @@ class JudgedByTable:
     def removed(self) -> Matrix:
         """How many rows have no delivery with a message, or cannot be read as declared now."""
         poison = pc.equal(self.events.column("kind"), pa.scalar("poison")).to_numpy(zero_copy_only=False)
-        of_tables = (self.table >= 0) & self._counts
-        return self._matrix((self._lost | (of_tables & poison)) & ~self._came_again)
+        return self._matrix(self._is_in_time & (~self.has_message | poison) & ~self._came_again)
 
     @cached_property
     def _is_kept(self) -> Flags:
@@ -165,15 +164,20 @@ class JudgedByTable:
         return self.is_row & self.has_message
 
     @cached_property
-    def _lost(self) -> Flags:
-        """Which events may belong to a release and have no message any more."""
-        flags: Flags = (self.table >= 0) & ~self.has_message & self._counts
+    def _is_in_time(self) -> Flags:
+        """Which events of the chosen tables may belong to a release."""
+        flags: Flags = (self.table >= 0) & self._counts
         return flags
+
+    @cached_property
+    def _delivery(self) -> npt.NDArray[np.int64]:
+        """The numbers of the deliveries of rows that may belong to a release."""
+        return number_deliveries(self.events, self._is_kept, self._is_in_time & ~self.has_message)
 
     @cached_property
     def _came_again(self) -> Flags:
         """Which events are deliveries of a row of which one delivery lost its message, and another one still has it."""
-        flags: Flags = number_deliveries(self.events, self._is_kept, self._lost) >= 0
+        flags: Flags = self._delivery >= 0
         return flags
 
     @cached_property

@@ -27,7 +27,7 @@ from txloom.storage.landing.event_files import FilePart
 from txloom.storage.system_tables import CHANGE_EVENTS, TRANSACTIONS
 from txloom.transactions.events import NOWHERE
 from txloom.transactions.hashes import hashed
-from txloom.transactions.redelivered import Flags, first_of_each, released_positions
+from txloom.transactions.redelivered import Flags, Positions, first_of_each, number_deliveries, released_positions
 from txloom.transactions.reused_ids import with_reuse
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
@@ -225,26 +225,30 @@ class JudgedWhole:
         return np.searchsorted(self.chosen.column("tx").to_numpy(), self.events.column("tx").to_numpy())
 
     @cached_property
-    def pos(self) -> npt.NDArray[np.int64]:
+    def pos(self) -> Positions:
         """The position under which each event was released."""
-        return released_positions(self.events, self._is_row, self._is_in_time)
+        number = number_deliveries(self.events, self._is_kept, self._is_in_time & ~self._is_kept)
+        return released_positions(self.events, number, self._is_in_time)
 
     @cached_property
     def _is_row(self) -> Flags:
+        flags: Flags = pc.equal(self.events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
+        return flags
+
+    @cached_property
+    def _is_kept(self) -> Flags:
         """Which events are rows that still have their message."""
-        is_row: Flags = pc.equal(self.events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
-        kept: Flags = is_row & self.events.column("has_message").to_numpy()
-        return kept
+        flags: Flags = self._is_row & self.events.column("has_message").to_numpy()
+        return flags
 
     @cached_property
     def _is_in_time(self) -> Flags:
         """Which events are rows that were landed in time, with or without their message."""
-        flags: Flags = pc.equal(self.events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
-        return flags & is_in_time(self.events, self.chosen, self._at)
+        return self._is_row & is_in_time(self.events, self.chosen, self._at)
 
     @cached_property
     def _first_in_time(self) -> Flags:
-        return first_of_each(self.events, self._is_row & self._is_in_time)
+        return first_of_each(self.events, self._is_kept & self._is_in_time)
 
     @cached_property
     def _first_ones(self) -> Flags:
@@ -253,7 +257,7 @@ class JudgedWhole:
         if not lacking.any():
             return self._first_in_time
         # A clock that was put back makes a landing look earlier than the one before it.
-        again = first_of_each(self.events, self._is_row & lacking[self._at])
+        again = first_of_each(self.events, self._is_kept & lacking[self._at])
         flags: Flags = np.where(lacking[self._at], again, self._first_in_time)
         return flags
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,14 +30,13 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list
 from txloom.storage.landing import event_files
 from txloom.storage.targets.row_tables import row_tables
-from txloom.transactions.redelivered import KEYS, Flags
+from txloom.transactions.redelivered import KEYS, Flags, Positions
 from txloom.transactions.reused_ids import REUSED, in_turn, without_others
 
 BUCKET_BITS = 20
 """Transactions are counted by this many bits of their hash before the large ones are counted one by one."""
 AT_ONCE_ROWS = 5_000_000
 """About how many rows of large transactions are judged at once; one transaction may have more."""
-Positions = npt.NDArray[np.int64]
 K = TypeVar("K")
 Keep = Callable[[str, pa.Table], K]
 """Keeps rows of a history, and returns what is known of them then."""

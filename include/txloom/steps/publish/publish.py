@@ -15,9 +15,8 @@ from txloom.steps.publish.check_expectations import hold
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
-from txloom.storage.declarations import earlier_steps
+from txloom.storage.declarations import earlier_steps, records
 from txloom.storage.declarations.incomplete import current_tables_of, incomplete_current
-from txloom.storage.declarations.records import present_names, read
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.delta.table_metadata import identity, unchanged, versions
@@ -203,7 +202,7 @@ def _read_tables(pipeline: Pipeline, paths: TablePaths, where: str) -> dict[tupl
     ids = pa.array(sorted({row["transaction_id"] for row in chosen}), pa.string())
     sql = "select distinct transaction_id, \"table\" from t where kind = 'row'"
     rows = arrow_tables.matching(paths.change_events, sql, "transaction_id", ids).to_pylist()
-    known, by_id = present_names(pipeline, read(paths)), dict[str, set[str | None]]()
+    known, by_id = records.present_names(pipeline, records.read(paths)), dict[str, set[str | None]]()
     for row in rows:
         by_id.setdefault(row["transaction_id"], set()).add(known.get(row["table"]))
     tables = dict[tuple[str, int], set[str | None]]()

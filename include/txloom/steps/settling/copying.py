@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from txloom.config import names
-from txloom.config.contents import Content
 from txloom.config.models.pipeline import Aggregate, Child, Mirror, Pipeline, Table
 from txloom.steps.backfill.apply import correct_history
 from txloom.steps.backfill.compare import counts_of
@@ -64,7 +63,7 @@ def source_of(paths: TablePaths, states: dict[Pair, State], need: Need) -> Pair 
         covers = is_whole and state.follows >= need.until and not _is_cleaned(paths, pair[0])
         if not covers or not exists(paths.table(pair[0])) or _lacks(paths, state, need):
             continue
-        if _has_columns(paths, state.settled.declaration, states[need.pair]):
+        if _has_columns(paths, state.settled, states[need.pair]):
             return pair
     return None
 
@@ -81,15 +80,14 @@ def _is_cleaned(paths: TablePaths, history: str) -> bool:
     return small_tables.last_written(paths.table(history), history_reader.CLEANED) > 0
 
 
-def _has_columns(paths: TablePaths, has: Content, needing: State) -> bool:
+def _has_columns(paths: TablePaths, has: Record, needing: State) -> bool:
     """Return whether rows written by one declaration have every value that a member's declaration needs."""
-    needs = needing.newest.declaration
-    if any(has.get(name) != needs.get(name) for name in ("source", "key", "dropped_columns")):
+    if r.differs(has, needing.newest):
         return False
-    known = by_source(has)
+    known = by_source(has.declaration)
     return all(
         known.get(source) == about if source in known else first_seen(paths, needing.names, source) is None
-        for source, about in by_source(needs).items()
+        for source, about in by_source(needing.newest.declaration).items()
     )
 
 

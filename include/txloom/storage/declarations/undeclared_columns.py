@@ -112,13 +112,15 @@ def columns_to_adopt(
     name is taken also by a column that the lake's tables hold with another type than text, or of another source.
     """
     chosen: dict[tuple[str, str], tuple[Undeclared, str]] = {}
-    for each in sorted(undeclared, key=lambda each: (each.csn, each.source)):
+    evolving = [each for each in undeclared if pipeline.table(each.table).undeclared_columns == "evolve"]
+    known = read(paths) if evolving else []
+    for each in sorted(evolving, key=lambda each: (each.csn, each.source)):
         table, column = pipeline.table(each.table), lake_name(each.source)
-        taken = column is None or _is_declared(table, column, each.source) or (each.table, column) in chosen
-        taken = taken or column in _fields_of_children(pipeline, each.table)
-        may_adopt = table.undeclared_columns == "evolve" and column is not None and not taken
-        if may_adopt and not _is_held_otherwise(pipeline, paths, read(paths), each.table, str(column), each.source):
-            chosen[each.table, str(column)] = each, str(column)
+        if column is None or _is_declared(table, column, each.source) or (each.table, column) in chosen:
+            continue
+        taken = column in _fields_of_children(pipeline, each.table)
+        if not taken and not _is_held_otherwise(pipeline, paths, known, each.table, column, each.source):
+            chosen[each.table, column] = each, column
     return list(chosen.values())
 
 
