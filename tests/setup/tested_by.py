@@ -55,6 +55,7 @@ TESTED_BY = {
     "storage/declarations/marks": "steps/settling/test_settle",
     "storage/declarations/records": "steps/settling/test_settle",
     "storage/declarations/redeclared": "steps/settling/test_settle",
+    "storage/declarations/released_otherwise": "workloads/named/test_redelivered",
     "storage/declarations/source_samples": "workloads/random/test_any_declaration",
     "storage/declarations/undecided": "steps/settling/test_settle",
     "storage/declarations/undeclared_columns": "steps/test_schema_drift",

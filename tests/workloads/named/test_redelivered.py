@@ -7,14 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from oracle.declarations import Table
 from txloom.config import load
 from txloom.steps.backfill import rebuild
+from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import data_files
 from txloom.storage.spark import tasks
-from workloads.named.test_edited_lakes import OTHER, declared, insert
-from workloads.named.test_named_lakes import PLAIN, compared, cycle, lake_of, messages
+from txloom.transactions import memory
+from workloads.named.test_edited_lakes import GTIDS, OTHER, declared, ids_of, insert
+from workloads.named.test_named_lakes import PLAIN, compared, cycle, lake_of, messages, row
 from workloads.named.test_snapshots_taken_again import needing
+from workloads.operations import OPERATE
+from workloads.play import impatient
 from workloads.small_lake import SmallLake
+from workloads.sources.database import Change, Sent
 
 NUMBERED = """
 name: shop
@@ -113,3 +119,47 @@ def test_parts_of_a_large_transaction_have_the_positions_that_it_was_released_un
         assert (counts["transactions"], counts["rebuilt"], counts["changes"]) == (1, 1, 0)
     assert sorted(each["_txloom_pos"] for each in lake.rows("a_changes")) == released
     assert len(released) == len(lake.rows("a")) == 5
+
+
+@pytest.mark.parametrize("source", ["debezium/mysql", "debezium/oracle"])
+@pytest.mark.parametrize("watched", [[PLAIN], []], ids=["one table watched", "no table of it watched"])
+@pytest.mark.parametrize("came", ["again whole", "a row again", "a row late"])
+def test_a_transaction_that_came_again_after_an_edit_is_released_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, watched: Sequence[Table], came: str
+) -> None:
+    """Released without its csn, or with a lower one, and again with that of the row that is watched since."""
+    monkeypatch.setattr(memory, "REMEMBERED", 1)
+    third = replace(OTHER, name="third", source="APP.THIRD")
+    lake, made, producer = lake_of(tmp_path, source, PLAIN, GTIDS, more=[OTHER, third])
+    lake.pipeline = load(declared(tmp_path, made, [third, *watched]))
+    changes = [Change(table, "I", None, row(1, "a"), tuple(table.columns)) for table in (PLAIN, OTHER)]
+    sent = Sent("", 1000, [], None, {each.name: {} for each in (PLAIN, OTHER, third)}, changes, 1)
+    made.writer.write(sent)
+    of_other = [message for message in messages(sent) if "APP.OTHER" in message[0]]
+    first = [message for message in messages(sent) if came != "a row late" or message not in of_other]
+    cycle(lake, producer, first, *(messages(insert(made, 900 + 10 * n, third, n)) for n in range(4)))
+    lake.pipeline = impatient(load(declared(tmp_path, made, [third, PLAIN, OTHER])))
+    cycle(lake, producer, ())
+    cycle(lake, producer, messages(sent) if came == "again whole" else of_other)
+    OPERATE["redrive"](lake, made)
+    cycle(lake, producer, messages(insert(made, 1010, third, 5)))
+    assert (ids_of(lake, "t"), ids_of(lake, "other"), needing(lake)) == ([1], [1], [])
+    assert [len(lake.rows(name)) for name in ("t_changes", "other_changes")] == [1, 1]
+    assert not open_letters.open_dead_letters(lake.paths, "kind").num_rows
+    assert came == "a row late" or compared(lake)["changes"] == 0
+
+
+def test_metadata_that_counted_by_an_earlier_declaration_is_closed_with_its_transaction(tmp_path: Path) -> None:
+    """The END of MySQL has no csn, and a redrive lands the newest one only: the older one stayed an open dead letter."""
+    lake, made, producer = lake_of(tmp_path, "debezium/mysql", PLAIN, GTIDS, more=[OTHER])
+    lake.pipeline = impatient(load(declared(tmp_path, made, [PLAIN, OTHER])))
+    changes = [Change(table, "I", None, row(1, "a"), tuple(table.columns)) for table in (PLAIN, OTHER)]
+    sent = Sent("", 1000, [], None, {each.name: {} for each in (PLAIN, OTHER)}, changes, 1)
+    made.writer.write(sent)
+    assert sent.metadata is not None
+    cycle(lake, producer, [sent.metadata])
+    lake.pipeline = impatient(load(declared(tmp_path, made, [PLAIN])))
+    cycle(lake, producer, messages(sent))
+    OPERATE["redrive"](lake, made)
+    assert ids_of(lake, "t") == [1]
+    assert not open_letters.open_dead_letters(lake.paths, "kind").num_rows

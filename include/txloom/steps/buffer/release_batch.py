@@ -12,8 +12,9 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality.findings import Finding
 from txloom.steps.buffer.micro_batch import Batch
-from txloom.steps.buffer.release import Release, Share, release
+from txloom.steps.buffer.release import Release, Share, release, without
 from txloom.steps.parallel import run_parallel
+from txloom.storage.declarations.released_otherwise import released_otherwise
 from txloom.storage.declarations.undeclared_columns import Undeclared, columns_to_adopt
 from txloom.storage.delta.data_files import DataFile, write_file
 from txloom.storage.landing import event_files
@@ -82,7 +83,7 @@ def release_small(batch: Batch, whole: pa.Table, repeated: pa.Table, landings: s
         repeated: the duplicates among their events, in the schema REPEATED_ROWS.
         landings: the landings that have the batch's events.
     """
-    share = Share(whole, sorted(landings), repeated)
+    share = Share(_without_released(batch, whole), sorted(landings), repeated)
 
     def run(pipeline: Pipeline) -> tuple[Release, Sequence[Undeclared]]:
         released = release(pipeline, batch.paths, batch.release, share)
@@ -93,6 +94,12 @@ def release_small(batch: Batch, whole: pa.Table, repeated: pa.Table, landings: s
     run_parallel([partial(batch.append_local, rows, table) for table, rows in released.history.items()])
     sizes = _sizes(whole, released.unreadable)
     return Released(released.transactions, [], released.unreadable, sizes, landings)
+
+
+def _without_released(batch: Batch, whole: pa.Table) -> pa.Table:
+    """Leave out transactions that were released with another csn, by an earlier declaration."""
+    edited = batch.declared.number > 1
+    return without(whole, "tx", released_otherwise(batch.paths, batch.release, whole)) if edited else whole
 
 
 def _with_new_columns(batch: Batch, run: Callable[[Pipeline], tuple[T, Sequence[Undeclared]]]) -> T:
@@ -113,8 +120,9 @@ def release_large(batch: Batch, whole: pa.Table, repeated: pa.Table, landings: s
     The driver holds 64 bytes for each transaction and 24 for each duplicate, twice; messages stay in the tasks.
     Arguments are those of `release_small`.
     """
-    ranges = spread.hash_ranges(events_in(whole), SHARE, FEWEST_BITS)
-    shares = list(_shares(whole, repeated, sorted(landings), ranges))
+    new = _without_released(batch, whole)
+    ranges = spread.hash_ranges(events_in(new), SHARE, FEWEST_BITS)
+    shares = list(_shares(new, repeated, sorted(landings), ranges))
     if not batch.pipeline.targets.aggregates:
         shares = [part for share in shares for part in _parts(batch, share)]
 

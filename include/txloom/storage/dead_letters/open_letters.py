@@ -33,6 +33,11 @@ SUPERSEDED = (
     " and (c.file is not distinct from d.file) and (c.line is not distinct from d.line)"
     ' and (c.partition is not distinct from d.partition) and (c."offset" is not distinct from d."offset"))'
 )
+REPLACED = (
+    "not exists (select 1 from c where c.landing in ({}) and c.kind = 'metadata' and d.kind = 'metadata'"
+    " and c.landing > d.landing and c.transaction_id = d.transaction_id and c.csn is not distinct from d.csn)"
+)
+"""A redrive lands only the newest of a transaction's metadata."""
 READ_AGAIN = SUPERSEDED.replace(" and c.landing > d.landing", " and d.kind = 'poison' and c.landing > d.landing")
 """A line that could not be read while its file was incomplete, and was read again since."""
 DISMISSED = 'select 1 from x where x.landing = d.landing and x."row" = d."row"'
@@ -213,7 +218,7 @@ def _open(paths: TablePaths, columns: str, more: str, version: int | None, known
         conditions.append(RELEASED.format(released))
     if again := [landing for landing in redrives(paths) if landing > after]:
         tables["c"] = opened(paths.change_events)
-        conditions.append(SUPERSEDED.format(int_list(again)))
+        conditions += [SUPERSEDED.format(int_list(again)), REPLACED.format(int_list(again))]
     if again := [landing for landing in file_positions.read_again(paths) if landing > after]:
         tables["c"] = opened(paths.change_events)
         conditions.append(READ_AGAIN.format(int_list(again)))

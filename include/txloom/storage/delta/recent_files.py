@@ -30,6 +30,20 @@ def lowest(table: DeltaTable, column: str) -> int | None:
     return cast("int", pc.min(files.column(name)).as_py())
 
 
+def highest_before(table: DeltaTable, column: str, landing: int) -> int | None:
+    """Return a value that a column of integers does not exceed in rows of landings before one; None: it is not known.
+
+    By the bounds of the table's files: the value may be that of a later landing whose rows share a file with earlier
+    ones.
+    """
+    files = metadata(table, _bounds)
+    name, since = f"max.{column}", "min.landing"
+    if name not in files.column_names or since not in files.column_names:
+        return None
+    earlier = files.filter(pc.less(files.column(since), pa.scalar(landing)).fill_null(True))
+    return cast("int | None", pc.max(earlier.column(name)).as_py())
+
+
 def _bounds(table: DeltaTable) -> pa.Table:
     return pa.table(table.get_add_actions(flatten=True))
 
