@@ -29,6 +29,7 @@ from txloom.storage.dead_letters import open_letters
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import incomplete_current, incomplete_tables
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
+from txloom.storage.publishing.valid_through import valid_through
 from workloads.edited.edits import Editor
 from workloads.edited.retention import forget, is_lost, lost_sources
 from workloads.edited.views import View, content_of
@@ -193,9 +194,8 @@ class Edited:
         seen = self.editor.view.watched[name]
         end = self._end(csn)
         state = next((each.state for each in reversed(self.made.sent) if each.csn <= end), None)
-        rows = [
-            {source: row[source] for source in seen.columns.values()} for row in (state[name] if state else {}).values()
-        ]
+        # An extract has every column of the source, whatever is declared today.
+        rows = list((state[name] if state else {}).values())
         self.loads += 1
         folder = self.folder / f"load-{self.loads}" / seen.name
         folder.mkdir(parents=True)
@@ -207,7 +207,8 @@ class Edited:
     def load_incomplete(self) -> None:
         """Load every table that is not complete as of what is shown; then it is complete."""
         lake = self.lake
-        cut_csn = max((each.csn for each in self.made.sent), default=0)
+        # The last transactions of the source may have no watched row, so that nothing shows how far it is.
+        cut_csn = valid_through(lake.paths, seen) if (seen := buffer_state(lake.paths)) is not None else 0
         states = r.states(r.read(lake.paths))
         pairs = (
             [pair for pair in sorted(r.declared_pairs(lake.pipeline)) if not states[pair].is_complete] if states else []

@@ -150,7 +150,7 @@ def test_a_transaction_that_came_again_after_an_edit_is_released_once(
 
 
 def test_metadata_that_counted_by_an_earlier_declaration_is_closed_with_its_transaction(tmp_path: Path) -> None:
-    """The END of MySQL has no csn, and a redrive lands the newest one only: the older one stayed an open dead letter."""
+    """An END of MySQL has no csn, and a redrive lands the newest one: the older one stayed an open dead letter."""
     lake, made, producer = lake_of(tmp_path, "debezium/mysql", PLAIN, GTIDS, more=[OTHER])
     lake.pipeline = impatient(load(declared(tmp_path, made, [PLAIN, OTHER])))
     changes = [Change(table, "I", None, row(1, "a"), tuple(table.columns)) for table in (PLAIN, OTHER)]

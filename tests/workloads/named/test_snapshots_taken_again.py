@@ -172,6 +172,22 @@ def test_one_of_some_rows_takes_none_away_and_a_finding_says_that_they_may_be_go
     assert needing(lake) == [], "no row is older than what was read"
 
 
+@pytest.mark.parametrize("source", KNOWN)
+def test_one_whose_messages_were_removed_before_the_stream_went_on_replaces_the_table(
+    tmp_path: Path, source: str
+) -> None:
+    """A source that rests for longer than messages are kept: nothing told any more that its stream began anew."""
+    lake, made, producer = lake_of(tmp_path, source, PLAIN)
+    cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "a")), ("I", None, row(2, "b")))))
+    again = taken(made, 2000, {"t": rows_of(PLAIN, row(2, "b"))})
+    cycle(lake, producer, flat(again))
+    lake.forget()
+    cycle(lake, producer, messages(commit(made, 3000, ("I", None, row(9, "later")))), ())
+    assert lake.shown_through() == 3000
+    assert_newest(lake, made)
+    assert needing(lake) == []
+
+
 def test_one_whose_end_is_lost_takes_no_row_away_and_names_all_tables(tmp_path: Path) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
     state: State = {"t": rows_of(PLAIN, row(1, "a"), row(2, "b")), "other": rows_of(OTHER, row(5, "x"))}

@@ -40,7 +40,8 @@ def highest_before(table: DeltaTable, column: str, landing: int) -> int | None:
     name, since = f"max.{column}", "min.landing"
     if name not in files.column_names or since not in files.column_names:
         return None
-    earlier = files.filter(pc.less(files.column(since), pa.scalar(landing)).fill_null(True))
+    is_earlier = pc.less(files.column(since), pa.scalar(landing)).fill_null(True)
+    earlier = files.filter(cast("pa.BooleanArray", is_earlier))
     return cast("int | None", pc.max(earlier.column(name)).as_py())
 
 

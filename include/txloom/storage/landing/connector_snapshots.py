@@ -102,7 +102,8 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan, shown_t
     about = {"landing": landing.number, "at": landing.at, "left_out": False}
     known = (before.newest, before.snapshots.highest, shown.highest)
     newest = max((csn for csn in known if csn is not None), default=None)
-    row = {**about, **vars(after), "since": since, "initial": initial, "newest": newest}
+    fresh = retaken_snapshots.fresh(paths, landing.number) if shown.rows else []
+    row = {**about, **vars(after), "since": since, "initial": initial, "newest": newest, "fresh": fresh}
     schema_evolution.ensure(_path(paths), SOURCE_SNAPSHOTS)
     small_tables.append(_path(paths), [row], SOURCE_SNAPSHOTS, once=(_write_id(paths, "shown"), landing.number))
     return Advance(after.bound, begun, retaken, shown.beside > 0)

@@ -7,7 +7,9 @@ whole, rows that it did not have may be ones that the source no longer has (docs
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import cast
 
+from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.events.debezium.messages import read_row
 from txloom.events.debezium.positions import is_where_streaming_begins
@@ -186,13 +188,41 @@ def _snapshots(paths: TablePaths, where: str, name: str = "table") -> list[tuple
 
 
 def _begins_stream(paths: TablePaths, csn: int) -> bool:
-    """Return whether a snapshot was taken to begin the stream anew, as its last row says, or any where that is lost."""
-    last = f"case when detail = {text_literal(LAST_OF_SNAPSHOT)} then 0 else 1 end"
-    sql = f"select value from t where {OF_WHOLE_TABLES} and csn = {csn} and value is not null order by {last} limit 1"
-    for row in small_tables.query(paths.change_events, sql):
-        message, _ = read_row(row["value"])
-        return message is not None and message.source is not None and is_where_streaming_begins(message.source)
-    return False
+    """Return whether a snapshot was taken to begin the stream anew, as its last row says, or any where that is lost.
+
+    Where the messages were removed before the snapshot was closed, landings recorded what they said.
+    """
+    value = _telling_message(paths, f"csn = {csn}")
+    if value is not None:
+        return _is_fresh(value)
+    recorded = small_tables.query(paths.table(names.SOURCE_SNAPSHOTS), "select * from t")
+    return any(csn in (row.get("fresh") or ()) for row in recorded)
+
+
+def fresh(paths: TablePaths, number: int) -> list[int]:
+    """Return the csns of snapshots that a message of a landing says were taken to begin the stream anew."""
+    of_landing = f"landing = {number}"
+    sql = f"select distinct csn from t where {OF_WHOLE_TABLES} and {of_landing} order by csn"
+    messages = {
+        row["csn"]: _telling_message(paths, f"{of_landing} and csn = {row['csn']}")
+        for row in small_tables.query(paths.change_events, sql)
+    }
+    return [csn for csn, value in messages.items() if value is not None and _is_fresh(value)]
+
+
+def _telling_message(paths: TablePaths, where: str) -> str | None:
+    """Return the message of a snapshot's last row, or of any where that has none; None where all were removed."""
+    for condition in (f"detail = {text_literal(LAST_OF_SNAPSHOT)}", "true"):
+        of_snapshot = f"{OF_WHOLE_TABLES} and {where} and {condition}"
+        sql = f"select value from t where {of_snapshot} and value is not null limit 1"
+        for row in small_tables.query(paths.change_events, sql):
+            return cast("str", row["value"])
+    return None
+
+
+def _is_fresh(value: str) -> bool:
+    message, _ = read_row(value)
+    return message is not None and message.source is not None and is_where_streaming_begins(message.source)
 
 
 def read_beside(paths: TablePaths, number: int) -> dict[str, int]:
