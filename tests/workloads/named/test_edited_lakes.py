@@ -54,6 +54,14 @@ def insert(made: Play, csn: int, table: Table, number: int) -> Sent:
     return sent
 
 
+def insert_both(made: Play, csn: int) -> Sent:
+    """Commit one transaction with an insert into each of both tables."""
+    changes = [Change(table, "I", None, row(1, "a"), tuple(table.columns)) for table in (PLAIN, OTHER)]
+    sent = Sent("", csn, [], None, {each.name: {} for each in (PLAIN, OTHER)}, changes, 1)
+    made.writer.write(sent)
+    return sent
+
+
 def test_a_transaction_that_had_no_watched_row_to_place_it_has_its_place_once_it_has(tmp_path: Path) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/mysql", PLAIN, GTIDS, more=[OTHER])
     assert made.writer._gtids
@@ -91,10 +99,7 @@ def test_a_column_that_was_left_out_with_its_table_has_all_its_values_again(tmp_
 def test_a_row_behind_the_last_watched_one_is_of_its_transaction(tmp_path: Path) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/mysql", PLAIN, GTIDS, more=[OTHER])
     lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
-    state: State = {each.name: {} for each in (PLAIN, OTHER)}
-    changes = [Change(table, "I", None, row(1, "a"), tuple(table.columns)) for table in (PLAIN, OTHER)]
-    sent = Sent("", 1000, [], None, state, changes, 1)
-    made.writer.write(sent)
+    sent = insert_both(made, 1000)
     cycle(lake, producer, messages(sent))
     lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
     cycle(lake, producer, ())
@@ -138,10 +143,7 @@ def test_a_row_that_comes_late_for_a_table_that_nobody_watched_is_taken_once_it_
 ) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
     lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
-    state: State = {each.name: {} for each in (PLAIN, OTHER)}
-    changes = [Change(table, "I", None, row(1, "a"), tuple(table.columns)) for table in (PLAIN, OTHER)]
-    sent = Sent("", 1000, [], None, state, changes, 1)
-    made.writer.write(sent)
+    sent = insert_both(made, 1000)
     of_other = [message for message in sent.rows if "APP.OTHER" in message[0]]
     assert sent.metadata is not None and of_other
     cycle(lake, producer, [message for message in sent.rows if message not in of_other] + [sent.metadata])
@@ -248,6 +250,17 @@ def test_a_table_that_was_left_out_while_a_snapshot_was_taken_again_has_its_rows
     cycle(lake, producer, (), messages(inserted(made, 3000, again, row(9, "end"))), ())
     assert ids_of(lake, "others") == [6, 7]
     assert needing(lake) == []
+
+
+def test_a_table_that_a_snapshot_replaced_is_not_emptied_once_more_when_its_messages_are_gone(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/mysql", PLAIN)
+    cycle(lake, producer, messages(insert(made, 1000, PLAIN, 1)))
+    cycle(lake, producer, flat(taken(made, 2000, {"t": rows_of(PLAIN, row(2, "b"))})), ())
+    lake.forget()
+    lake.pipeline = load(declared(tmp_path, made, [replace(PLAIN, name="renamed")]))
+    cycle(lake, producer, ())
+    assert [each["csn"] for each in lake.rows("change_events") if each["op"] == "T"] == [2000]
+    assert f.READ_AGAIN not in [code for code, *_ in needing(lake)]
 
 
 @pytest.mark.parametrize("source", ["debezium/mysql", "debezium/postgresql"])

@@ -14,13 +14,12 @@ from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import data_files
 from txloom.storage.spark import tasks
 from txloom.transactions import memory
-from workloads.named.test_edited_lakes import GTIDS, OTHER, declared, ids_of, insert
-from workloads.named.test_named_lakes import PLAIN, compared, cycle, lake_of, messages, row
+from workloads.named.test_edited_lakes import GTIDS, OTHER, declared, ids_of, insert, insert_both
+from workloads.named.test_named_lakes import PLAIN, compared, cycle, lake_of, messages
 from workloads.named.test_snapshots_taken_again import needing
 from workloads.operations import OPERATE
 from workloads.play import impatient
 from workloads.small_lake import SmallLake
-from workloads.sources.database import Change, Sent
 
 NUMBERED = """
 name: shop
@@ -132,9 +131,7 @@ def test_a_transaction_that_came_again_after_an_edit_is_released_once(
     third = replace(OTHER, name="third", source="APP.THIRD")
     lake, made, producer = lake_of(tmp_path, source, PLAIN, GTIDS, more=[OTHER, third])
     lake.pipeline = load(declared(tmp_path, made, [third, *watched]))
-    changes = [Change(table, "I", None, row(1, "a"), tuple(table.columns)) for table in (PLAIN, OTHER)]
-    sent = Sent("", 1000, [], None, {each.name: {} for each in (PLAIN, OTHER, third)}, changes, 1)
-    made.writer.write(sent)
+    sent = insert_both(made, 1000)
     of_other = [message for message in messages(sent) if "APP.OTHER" in message[0]]
     first = [message for message in messages(sent) if came != "a row late" or message not in of_other]
     cycle(lake, producer, first, *(messages(insert(made, 900 + 10 * n, third, n)) for n in range(4)))
@@ -153,9 +150,7 @@ def test_metadata_that_counted_by_an_earlier_declaration_is_closed_with_its_tran
     """An END of MySQL has no csn, and a redrive lands the newest one: the older one stayed an open dead letter."""
     lake, made, producer = lake_of(tmp_path, "debezium/mysql", PLAIN, GTIDS, more=[OTHER])
     lake.pipeline = impatient(load(declared(tmp_path, made, [PLAIN, OTHER])))
-    changes = [Change(table, "I", None, row(1, "a"), tuple(table.columns)) for table in (PLAIN, OTHER)]
-    sent = Sent("", 1000, [], None, {each.name: {} for each in (PLAIN, OTHER)}, changes, 1)
-    made.writer.write(sent)
+    sent = insert_both(made, 1000)
     assert sent.metadata is not None
     cycle(lake, producer, [sent.metadata])
     lake.pipeline = impatient(load(declared(tmp_path, made, [PLAIN])))

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.events.formats import SourceDecoder
+from txloom.events.source_names import SourceNames
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.landing.internal_transaction import InternalTransaction
@@ -91,10 +91,10 @@ def replace_redeclared(pipeline: Pipeline, paths: TablePaths, landing: LandingPl
     went_back = {row["since_csn"] for row in findings.ever(paths, f.CSN_BACK) if row["xid"] is None}
     given_up = retaken_snapshots.given_up_before(paths, bounds[0], sources)
     retaken = retaken_snapshots.retaken_before(pipeline, paths, bounds, sources, went_back)
-    decoder, known = SourceDecoder(pipeline), set[tuple[int, str | None]]()
-    for row in connector_snapshots.truncates(paths):
-        decoded = decoder.decode(names.LOAD, [row["value"].encode()])
-        known |= {(row["csn"], name) for name in decoded.column("table").to_pylist()}
+    source_names = SourceNames(pipeline.tables)
+    truncates = connector_snapshots.truncates(paths)
+    truncated = [(row["csn"], source_names.counted(row["source_table"])) for row in truncates]
+    known = {(csn, table.name) for csn, table in truncated if table is not None}
     replaced = [
         (csn, sorted(name for name in {*tables} & redeclared if (csn, name) not in known))
         for csn, tables in ((bounds[0], given_up), *((each.csn, each.replaced) for each in retaken))

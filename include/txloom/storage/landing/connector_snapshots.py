@@ -219,9 +219,9 @@ def replaced(pipeline: Pipeline, paths: TablePaths, table: str, since: int, unti
 
 
 def truncates(paths: TablePaths) -> list[dict[str, Any]]:
-    """Return the csn and the message of each truncate of a table that a snapshot replaced."""
-    where = f"kind = 'row' and op = 'T' and starts_with(xid, '{REPLACES}') and value is not null"
-    return small_tables.query(paths.change_events, f"select csn, value from t where {where} order by csn")
+    """Return the csn and the source table of each truncate of a table that a snapshot replaced."""
+    where = f"kind = 'row' and op = 'T' and starts_with(xid, '{REPLACES}')"
+    return small_tables.query(paths.change_events, f"select csn, source_table from t where {where} order by csn")
 
 
 def _shown(paths: TablePaths, number: int) -> Shown:
