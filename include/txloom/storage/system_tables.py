@@ -219,8 +219,8 @@ SOURCE_SNAPSHOTS = arrow_schema(
 """How snapshots that a connector sends row by row stood after a landing (`txloom.transactions.snapshots`). since, rows,
 lowest, highest: of those under way; ended, closed: up to which csn they are sent, and landed, whole; initial: the csn
 of the newest one that the stream began with, or began anew with, once it is whole. newest: the highest csn of any; null
-in rows of an older version. fresh: the csns of those that the connector took to begin its stream anew, as a message of
-the landing says. left_out: no more than that the landing left something out."""
+in rows of an older version. fresh: the csns of the landing's snapshots from which the connector restarted its stream.
+left_out: no more than that the landing left something out."""
 
 SNAPSHOT_REQUESTS = arrow_schema(
     [

@@ -176,7 +176,7 @@ def test_one_of_some_rows_takes_none_away_and_a_finding_says_that_they_may_be_go
 def test_one_whose_messages_were_removed_before_the_stream_went_on_replaces_the_table(
     tmp_path: Path, source: str
 ) -> None:
-    """A source that rests for longer than messages are kept: nothing told any more that its stream began anew."""
+    """On an idle source, messages can expire before the next change: the restart of the stream was then unknown."""
     lake, made, producer = lake_of(tmp_path, source, PLAIN)
     cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "a")), ("I", None, row(2, "b")))))
     again = taken(made, 2000, {"t": rows_of(PLAIN, row(2, "b"))})

@@ -7,7 +7,6 @@ whole, rows that it did not have may be ones that the source no longer has (docs
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import cast
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
@@ -188,36 +187,27 @@ def _snapshots(paths: TablePaths, where: str, name: str = "table") -> list[tuple
 
 
 def _begins_stream(paths: TablePaths, csn: int) -> bool:
-    """Return whether a snapshot was taken to begin the stream anew, as its last row says, or any where that is lost.
+    """Return whether the connector restarted its stream from a snapshot.
 
-    Where the messages were removed before the snapshot was closed, landings recorded what they said.
+    The snapshot's messages say so. If they were removed, the landings recorded it.
     """
-    value = _telling_message(paths, f"csn = {csn}")
-    if value is not None:
+    for value in _messages(paths, f"csn = {csn}").values():
         return _is_fresh(value)
     recorded = small_tables.query(paths.table(names.SOURCE_SNAPSHOTS), "select * from t")
     return any(csn in (row.get("fresh") or ()) for row in recorded)
 
 
 def fresh(paths: TablePaths, number: int) -> list[int]:
-    """Return the csns of snapshots that a message of a landing says were taken to begin the stream anew."""
-    of_landing = f"landing = {number}"
-    sql = f"select distinct csn from t where {OF_WHOLE_TABLES} and {of_landing} order by csn"
-    messages = {
-        row["csn"]: _telling_message(paths, f"{of_landing} and csn = {row['csn']}")
-        for row in small_tables.query(paths.change_events, sql)
-    }
-    return [csn for csn, value in messages.items() if value is not None and _is_fresh(value)]
+    """Return the csns of a landing's snapshots from which the connector restarted its stream."""
+    return [csn for csn, value in _messages(paths, f"landing = {number}").items() if _is_fresh(value)]
 
 
-def _telling_message(paths: TablePaths, where: str) -> str | None:
-    """Return the message of a snapshot's last row, or of any where that has none; None where all were removed."""
-    for condition in (f"detail = {text_literal(LAST_OF_SNAPSHOT)}", "true"):
-        of_snapshot = f"{OF_WHOLE_TABLES} and {where} and {condition}"
-        sql = f"select value from t where {of_snapshot} and value is not null limit 1"
-        for row in small_tables.query(paths.change_events, sql):
-            return cast("str", row["value"])
-    return None
+def _messages(paths: TablePaths, where: str) -> dict[int, str]:
+    """Return one message of each snapshot that still has one, by csn: that of its last row if it is there."""
+    last_first = f"case when detail = {text_literal(LAST_OF_SNAPSHOT)} then 0 else 1 end"
+    of_rows = f"from t where {OF_WHOLE_TABLES} and {where} and value is not null group by csn order by csn"
+    sql = f"select csn, first_value(value order by {last_first}) as value {of_rows}"
+    return {row["csn"]: row["value"] for row in small_tables.query(paths.change_events, sql)}
 
 
 def _is_fresh(value: str) -> bool:
