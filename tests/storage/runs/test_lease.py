@@ -160,7 +160,10 @@ def test_who_looks_sees_that_a_holder_is_paused_once_it_was_silent_for_long(path
     wait_until(lambda: not silent(paths), "it to be heard again", 10)
 
 
-def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(paths: TablePaths, other: Other) -> None:
+def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(
+    paths: TablePaths, other: Other, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "SILENCE", 60)
     other.process.kill()
     other.process.wait()
     begun = time.monotonic()
