@@ -1,6 +1,7 @@
 """Snapshots that are loaded for tables whose histories are not complete."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
@@ -54,3 +55,20 @@ def test_a_snapshot_below_what_a_history_lacks_says_that_it_does_not_complete_it
     caplog.clear()
     load_snapshot(step_of(shop.lake.pipeline, shop.lake.warehouse, "early"), Snapshot(shop.export("lines"), 5))
     assert "lines_changes lacks changes up to csn 150: a snapshot as of csn 5 does not complete it" in caplog.text
+
+
+@pytest.mark.parametrize("runs_between", [False, True])
+def test_a_table_without_a_key_is_not_loaded_twice_as_of_one_csn(shop: EditedShop, *, runs_between: bool) -> None:
+    """Alone, then with all others: each of its rows was there twice."""
+    shop.declare(BOTH, [OF_LINES, OF_ORDERS], keys={"orders": "none"})
+    fill(shop)
+    exported = shop.export("orders")
+    shop.export("lines")
+    step = partial(shop.lake.step, load_snapshot, shop.lake.session)
+    step(Snapshot(exported, shop.csn, tables=["orders"]))
+    if runs_between:
+        shop.run()
+    assert step(Snapshot(exported, shop.csn))["tables"] == 1
+    shop.run()
+    assert (shop.shown("orders"), shop.shown("lines")) == (shop.source("orders"), shop.source("lines"))
+    assert step(Snapshot(exported, shop.csn))["skipped"] == 1

@@ -66,7 +66,7 @@ def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     """Land a snapshot as one transaction; the next buffer_transactions and merge_current apply it.
 
     Tasks decode large snapshots. One that is not newer than what was loaded is skipped, so that a repeated call loads
-    nothing twice.
+    nothing twice. A table without a key that was loaded as of the same csn is left out of it.
 
     Args:
         step: the pipeline, its tables and the run.
@@ -85,13 +85,17 @@ def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     files_by_table = _chosen(snapshots_files.tables_of(pipeline, snapshot.path), snapshot.tables, snapshot.path)
     done = _loaded(pipeline, paths, files_by_table, csn)
     waiting = loaded_snapshots.waiting(pipeline, paths, files_by_table)
-    newer = [max(done.get(table, -1), waiting.get(table, -1)) for table in files_by_table]
-    if min(newer) >= csn:
-        LOG.info(f"skipped: {', '.join(files_by_table)} was loaded as of csn {min(newer)} already")
+    known = {table: max(done.get(table, -1), waiting.get(table, -1)) for table in files_by_table}
+    if min(known.values()) >= csn:
+        LOG.info(f"skipped: {', '.join(files_by_table)} was loaded as of csn {min(known.values())} already")
         return {"skipped": 1, "csn": csn}
+    whole = set(files_by_table) == {table.name for table in pipeline.tables}
+    for table in [name for name, of_table in known.items() if of_table == csn and not pipeline.table(name).key]:
+        # It has no key by which the second of two equal rows would replace the first.
+        LOG.info(f"left out: {table} was loaded as of csn {csn} already")
+        del files_by_table[table]
     number = finish_last(step) + 1
     at = LandingPlan(number, datetime.now(UTC), ())
-    whole = set(files_by_table) == {table.name for table in pipeline.tables}
     time = snapshot.time
     timestamp = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
     load = InternalTransaction(
