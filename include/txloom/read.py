@@ -31,6 +31,7 @@ from txloom.errors import ConfigurationError
 from txloom.storage.declarations.incomplete import refuse_incomplete
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables
+from txloom.storage.landing.connector_snapshots import refuse_mixed
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.publishing.watermark import Watermark
@@ -61,12 +62,14 @@ def as_of(
     Raises:
         BeyondValidThrough: The csn is above valid-through.
         BeforeHistory: The csn is below what maintenance cleaned from history, or the history lacks changes at or below
-            it because the declaration changed.
+            it because the declaration changed, or the csn lies between a connector's snapshot that was given up and the
+            one that was taken instead.
         ConfigurationError: The pipeline does not have the table.
         ValueError: Not exactly one of csn and time was given.
     """
     declared, paths = _opened(pipeline, warehouse)
     upto = history_reader.watermark_at(paths, csn, time)
+    refuse_mixed(declared, paths, upto.valid_through)
     aggregate = _aggregate(declared, table)
     if aggregate is None:
         row_table = _row_table(declared, table)

@@ -214,13 +214,15 @@ SOURCE_SNAPSHOTS = arrow_schema(
         ("initial", pa.int64()),
         ("newest", pa.int64()),
         ("fresh", pa.list_(pa.int64())),
+        ("mixed", pa.list_(pa.struct([("since", pa.int64()), ("until", pa.int64())]))),
     ]
 )
 """How snapshots that a connector sends row by row stood after a landing (`txloom.transactions.snapshots`). since, rows,
 lowest, highest: of those under way; ended, closed: up to which csn they are sent, and landed, whole; initial: the csn
 of the newest one that the stream began with, or began anew with, once it is whole. newest: the highest csn of any; null
 in rows of an older version. fresh: the csns of the landing's snapshots from which the connector restarted its stream.
-left_out: no more than that the landing left something out."""
+mixed: the csns at which no state of the source is known, from that of a snapshot that the connector gave up to below
+that of the one that it took instead. left_out: no more than that the landing left something out."""
 
 SNAPSHOT_REQUESTS = arrow_schema(
     [

@@ -13,6 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from oracle import comparison
 from txloom import read
 from txloom.config import load
@@ -288,7 +290,7 @@ class Edited:
         if cut is None:
             return
         assert not incomplete_current(lake.pipeline, lake.paths)
-        # A snapshot that the connector gave up is not a state of the source.
+        self.judge_given_up(cut["valid_through"])
         known = [each.csn for each in self.made.sent if each.number != GIVEN_UP]
         csns = [csn for csn in known if csn <= cut["valid_through"]]
         for csn in self.made.chance.sample(csns, min(len(csns), 3)):
@@ -300,6 +302,19 @@ class Edited:
             differences = comparison.differences({name: expected[name] for name in rows}, view.actual(rows))
             assert not differences, f"as of {csn}:\n{comparison.report(differences)}"
             self.drawn["table is read as of a csn"] += len(rows)
+
+    def judge_given_up(self, valid_through: int) -> None:
+        """No table can be read as of a snapshot that the connector gave up: it is not a state of the source."""
+        sent = self.made.sent
+        given_up = [each.csn for each in sent if each.number == GIVEN_UP and each.changes and each.csn < valid_through]
+        if "forget" in self.made.dimensions.operations:
+            # Its rows may be gone before the one that was taken instead is whole.
+            return
+        for csn in given_up:
+            for name in self.editor.view.keys:
+                with pytest.raises(BeforeHistory):
+                    read.as_of(self.lake.pipeline, name, csn=csn, warehouse=self.lake.warehouse)
+                self.drawn["given-up snapshot is refused"] += 1
 
     def _dead(self) -> list[dict[str, Any]]:
         """Return the open dead letters that are not junk."""

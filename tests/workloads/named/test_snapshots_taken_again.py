@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from oracle.capture import Image, Message
 from oracle.declarations import Table
 from txloom import read
 from txloom.config import load
+from txloom.errors import BeforeHistory
 from txloom.quality import findings as f
 from txloom.quality.dead_letters import ALL
 from txloom.steps.dead_letters.dismiss import dismiss
@@ -130,6 +132,11 @@ def test_one_that_was_given_up_and_begun_again_leaves_nothing_of_either(tmp_path
     assert lake.shown_through() == 2000
     assert_right(lake, made)
     assert needing(lake) == [], "the connector reads the other table, as the first attempt shows"
+    as_of = partial(read.as_of, lake.pipeline, warehouse=lake.warehouse)
+    for csn in (1500, 1999):
+        with pytest.raises(BeforeHistory, match=f"as of csn {csn}: the connector gave up its snapshot at csn 1500 and"):
+            as_of("t", csn=csn)
+    assert [as_of("t", csn=csn).column("id").to_pylist() for csn in (1499, 2000)] == [[1], [2]]
 
 
 def test_a_table_of_which_it_has_no_row_keeps_its_rows_and_a_finding_names_it(tmp_path: Path) -> None:

@@ -282,5 +282,5 @@ def _read(texts: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array[An
         try:
             values.append(None if text is None else read(text))
         except (ValueError, ArithmeticError, TypeError) as error:
-            raise ConfigurationError(f"{where} holds {str(text)[:80]!r}, which is no {declared}") from error
+            raise ConfigurationError(f"{where} holds {str(text)[:80]!r}, which cannot be read as {declared}") from error
     return pa.array(values, kind)

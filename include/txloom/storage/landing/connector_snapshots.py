@@ -12,6 +12,7 @@ from typing import Any
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
+from txloom.errors import BeforeHistory
 from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.delta.sql import instant_literal, text_list, text_literal
@@ -103,7 +104,8 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan, shown_t
     known = (before.newest, before.snapshots.highest, shown.highest)
     newest = max((csn for csn in known if csn is not None), default=None)
     fresh = retaken_snapshots.fresh(paths, landing.number) if shown.rows else []
-    row = {**about, **vars(after), "since": since, "initial": initial, "newest": newest, "fresh": fresh}
+    mixed = retaken_snapshots.mixed(paths, change)
+    row = {**about, **vars(after), "since": since, "initial": initial, "newest": newest, "fresh": fresh, "mixed": mixed}
     schema_evolution.ensure(_path(paths), SOURCE_SNAPSHOTS)
     small_tables.append(_path(paths), [row], SOURCE_SNAPSHOTS, once=(_write_id(paths, "shown"), landing.number))
     return Advance(after.bound, begun, retaken, shown.beside > 0)
@@ -118,6 +120,19 @@ def progress(paths: TablePaths, before: int = 2**63 - 1) -> SnapshotProgress:
     row = rows[0]
     bounds = {name: row[name] for name in ("rows", "lowest", "highest", "ended", "closed")}
     return SnapshotProgress(Snapshots(**bounds), row["since"], row["initial"], row.get("newest"))
+
+
+def refuse_mixed(pipeline: Pipeline, paths: TablePaths, csn: int) -> None:
+    """Raise BeforeHistory for a csn between a snapshot that the connector gave up and the one that it took instead."""
+    if not _has_snapshots(pipeline):
+        return
+    for row in small_tables.query(_path(paths), "select * from t where not left_out"):
+        for each in row.get("mixed") or ():
+            if each["since"] <= csn < each["until"]:
+                raise BeforeHistory(
+                    f"as of csn {csn}: the connector gave up its snapshot at csn {each['since']} and took another one "
+                    f"at csn {each['until']}; from there on every state can be read"
+                )
 
 
 def closed_before(pipeline: Pipeline, paths: TablePaths, number: int) -> tuple[int, int] | None:

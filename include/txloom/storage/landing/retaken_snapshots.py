@@ -87,6 +87,28 @@ def retaken(
     return _judge_all(pipeline, paths, closed, through)
 
 
+def mixed(paths: TablePaths, change: SnapshotChange) -> list[dict[str, int]]:
+    """Return the ranges of csns at which no state of the source is known, of the snapshots that a landing closes.
+
+    Each range begins at the csn of a snapshot that the connector gave up, and ends below the csn of the one that it
+    took instead. Between the two, tables mix rows of the first with older ones.
+
+    Args:
+        paths: where the tables are.
+        change: what the landing changes.
+
+    Returns:
+        the ranges, each with `since` and `until`; `until` lies outside.
+    """
+    if change.before.lowest is None:
+        return []
+    closed = _closed(paths, change.number, change.before.closed, change.after.closed)
+    whole = [csn for csn, rows in closed if any(rows.values())]
+    given_up = [csn for csn, rows in closed if not any(rows.values())]
+    pairs = [(csn, min((each for each in whole if each > csn), default=csn)) for csn in given_up]
+    return [{"since": since, "until": until} for since, until in pairs if since < until]
+
+
 def retaken_before(
     pipeline: Pipeline, paths: TablePaths, bounds: tuple[int, int], sources: Mapping[str, str], went_back: Set[int]
 ) -> tuple[Retaken, ...]:
