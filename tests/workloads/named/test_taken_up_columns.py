@@ -8,8 +8,10 @@ import pytest
 from txloom import read
 from txloom.config import load
 from txloom.errors import ConfigurationError
+from txloom.quality import findings as f
 from txloom.steps.settling.forecast import forecast
 from txloom.storage.checks import findings
+from txloom.storage.declarations import records as r
 from workloads.named.test_edited_lakes import declared, insert
 from workloads.named.test_named_lakes import PLAIN, commit, cycle, lake_of, messages, row
 
@@ -80,3 +82,32 @@ def test_a_type_that_a_taken_up_column_does_not_fit_can_be_taken_back(tmp_path: 
         else:
             cycle(lake, producer, sent)
     assert {each["id"]: each["v"] for each in lake.rows("t")} == {1000: "a", 1001: "a", 1002: "a"}
+
+
+def taking_up(text: str) -> str:
+    """Return a declaration whose table takes up undeclared columns."""
+    return text.replace("    key: [id]\n", "    key: [id]\n    undeclared_columns: evolve\n")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_column_that_was_left_out_has_its_earlier_values_when_it_is_taken_up(tmp_path: Path, *, kept: bool) -> None:
+    """They were null in all rows that did not change since; kept: the messages of these rows are."""
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
+    text = declared(tmp_path, made, [PLAIN]).read_text().replace("      v: string\n", "")
+    (tmp_path / "workload.yaml").write_text(text)
+    lake.pipeline = load(tmp_path / "workload.yaml")
+    cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "a")), ("I", None, row(2, "b")))))
+    if not kept:
+        lake.forget("kind = 'row'")
+    (tmp_path / "workload.yaml").write_text(taking_up(text))
+    lake.pipeline = load(tmp_path / "workload.yaml")
+    cycle(lake, producer, messages(commit(made, 2000, ("I", None, row(3, "c")))))
+    values = {each["id"]: each["v"] for each in lake.rows("t")}
+    assert values == ({1: "a", 2: "b", 3: "c"} if kept else {1: None, 2: None, 3: "c"})
+    changed = [each for each in findings.open_findings(lake.paths) if each["code"] == f.CHANGED]
+    nulls = [(each["table"], each["column"], each["since_csn"]) for each in changed]
+    assert nulls == ([] if kept else [("t", "v", 1000)])
+    assert lake.shown_through() == 2000
+    states = r.states(r.read(lake.paths))
+    cycle(lake, producer, messages(commit(made, 3000, ("U", row(3, "c"), row(3, "d")))))
+    assert r.states(r.read(lake.paths)) == states, "the history is settled"

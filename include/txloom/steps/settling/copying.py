@@ -51,10 +51,11 @@ def copied_rows(pipeline: Pipeline, paths: TablePaths, source: State, need: Need
 def source_of(paths: TablePaths, states: dict[Pair, State], need: Need) -> Pair | None:
     """Return the first other history that has every row which a mirror's history needs; None for none.
 
-    Rows of an aggregate's history, which has its members side by side, are not copied.
+    Rows of an aggregate's history, which has its members side by side, are not copied. Nor are rows made again for a
+    column that their table took up: the other history may lack its values too.
     """
     content = states[need.pair].newest.declaration
-    if need.replaces or "field" in content:
+    if need.replaces or "field" in content or need.values.keys() - content["columns"].keys():
         return None
     for pair, state in sorted(states.items()):
         if pair == need.pair or state.settled is None:

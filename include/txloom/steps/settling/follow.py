@@ -44,7 +44,7 @@ def follow_declaration(step: Step, pipeline: Pipeline) -> Followed | None:
         return Followed()
     if not is_buffered(step.pipeline, seen):
         return None
-    stamp = seen.declared.stamp
+    stamp = f"{_taken_up(step.pipeline, pipeline)}{seen.declared.stamp}"
     with reading():
         if are_compared(pipeline, paths, stamp):
             return Followed(computed_as_before(pipeline, paths, stamp))
@@ -53,3 +53,9 @@ def follow_declaration(step: Step, pipeline: Pipeline) -> Followed | None:
     states = settle(step, pipeline, seen)
     incomplete = incomplete_tables(pipeline, states)
     return Followed(compare(pipeline, paths, states, "" if incomplete else stamp), incomplete)
+
+
+def _taken_up(declared: Pipeline, pipeline: Pipeline) -> str:
+    """Return what a stamp says of columns that tables took up; pipeline: the declaration with them."""
+    added = sum(len(pipeline.table(each.name).columns) - len(each.columns) for each in declared.tables)
+    return f"{added}+" if added else ""

@@ -13,7 +13,7 @@ from txloom.steps.settling import copying, remake
 from txloom.steps.settling.computed import compare
 from txloom.steps.settling.need import Need
 from txloom.steps.settling.remake import Missing
-from txloom.steps.settling.settle import completed_by_loads, needs_of, settled_by
+from txloom.steps.settling.settle import completed_by_loads, needs_of, settled_by, taken_up_since
 from txloom.storage.buffer.newest_batch import BufferState, buffer_state
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import incomplete_tables
@@ -83,9 +83,10 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
         return Forecast(refused=refused)
     new = new_records(pipeline, paths, known, seen)
     entered = [*known, *_numbered(new, known)]
-    states, full = r.states(entered), effective_pipeline(pipeline, paths)
+    full, declared = effective_pipeline(pipeline, paths), r.declared_pairs(pipeline)
     following = watched_content(pipeline)
-    declared = r.declared_pairs(pipeline)
+    entered += _numbered(taken_up_since(paths, r.states(entered), declared, seen.release), entered)
+    states = r.states(entered)
     needs = needs_of(paths, states, r.unsettled(states, declared), following)
     made = _copied(full, paths, states, needs.values())
     if left := [need for pair, need in needs.items() if pair not in made]:

@@ -1,6 +1,6 @@
 """What a history's member needs, so that all its rows are as a changed declaration says."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from txloom.config import names
@@ -8,6 +8,7 @@ from txloom.config.contents import Content
 from txloom.quality import findings as f
 from txloom.steps.declarations.declare import by_source
 from txloom.storage.declarations.records import INCOMPLETE, LOST, ROWS_OF_BEFORE, Pair, State, differs
+from txloom.storage.declarations.undeclared_columns import Adopted
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
@@ -77,13 +78,13 @@ def earlier(until: int, border: int) -> str:
     return f"(release <= {until} or coalesce(landing, 0) < {border})"
 
 
-def need_of(paths: TablePaths, state: State, adopted: Mapping[str, str], border: int) -> Need:
+def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border: int) -> Need:
     """Return what a history's member needs that an edit left open.
 
     Args:
         paths: the tables of the pipeline.
         state: the state of the member.
-        adopted: the columns that its table took up by itself: by name in the source, the name in the lake.
+        adopted: the columns that its table took up by itself.
         border: the first landing that was decoded as its table is declared now.
     """
     pair, content, until = state.newest.pair, state.newest.declaration, state.newest.release
@@ -95,7 +96,8 @@ def need_of(paths: TablePaths, state: State, adopted: Mapping[str, str], border:
     gap = state.follows if has_released(paths, f"release > {state.follows} and {earlier(until, border)}") else None
     if differs(state.settled, state.newest) or (state.differed and gap is not None):
         return Need(pair, until, border, everything=True, replaces=True, recomputes=True)
-    values, renamed = _compare_columns(paths, state, before, adopted)
+    values, renamed = _compare_columns(paths, state, before, {each.source: each.column for each in adopted})
+    values |= values_before(paths, state, adopted)
     removed = {name for name in before["columns"] if name not in content["columns"]}
     field_before = before.get("field") if before.get("field") != content.get("field") else None
     need = Need(pair, until, border, False, gap, values, renamed, field_before)
@@ -103,6 +105,26 @@ def need_of(paths: TablePaths, state: State, adopted: Mapping[str, str], border:
     is_back = any(source in state.sources for source in by_source(content).keys() - by_source(before).keys())
     is_other = bool(removed) or is_back or is_again or not need.is_nothing
     return replace(need, recomputes=is_other, everything=is_again)
+
+
+def values_before(paths: TablePaths, state: State, adopted: Iterable[Adopted]) -> dict[str, int]:
+    """Return, by column that a table took up since its history was settled, the csn of the first event that had it.
+
+    Left out are columns that no event had before they were taken up: no row lacks a value of them.
+
+    Args:
+        paths: the tables of the pipeline.
+        state: the state of the member, with a settled record.
+        adopted: the columns that its table took up by itself.
+    """
+    values, declared = dict[str, int](), by_source(state.newest.declaration)
+    settled_at = state.settled.at if state.settled is not None else None
+    for each in adopted:
+        is_new = settled_at is None or each.added_at > settled_at
+        if is_new and each.source.casefold() not in declared:
+            first = first_seen(paths, state.names, each.source.casefold())
+            values |= {each.column: first} if first is not None and first < each.since_csn else {}
+    return values
 
 
 def _compare_columns(

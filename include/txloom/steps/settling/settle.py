@@ -6,18 +6,17 @@ rows that are there are not written again, and the record comes last.
 """
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from txloom.config import names
 from txloom.config.contents import Content
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.declarations.declare import by_source
 from txloom.steps.settling import remake
-from txloom.steps.settling.need import Need, need_of
+from txloom.steps.settling.need import Need, need_of, values_before
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.checks import findings
@@ -27,7 +26,7 @@ from txloom.storage.declarations.history_rewriting import Renamed
 from txloom.storage.declarations.incomplete import current_tables_of, feeding
 from txloom.storage.declarations.loaded import loaded_since
 from txloom.storage.declarations.records import Pair, Record, State
-from txloom.storage.delta import small_tables
+from txloom.storage.declarations.undeclared_columns import Adopted, adopted
 from txloom.storage.landing import landing_plan, loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.valid_through import valid_through
@@ -45,8 +44,11 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
         seen: the state of the buffer.
     """
     paths, known = step.paths, r.read(step.paths)
-    states = r.states(known)
     declared = r.declared_pairs(pipeline)
+    if taken_up := taken_up_since(paths, r.states(known), declared, seen.release):
+        r.append(paths, taken_up, step.run_id)
+        known = r.read(paths)
+    states = r.states(known)
     open_pairs = r.unsettled(states, declared)
     needs = needs_of(paths, states, open_pairs)
     _rename(paths, states, needs.values())
@@ -56,6 +58,7 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
         for pair, need in needs.items()
         if (record := settled_by(step.pipeline, states[pair], need, made.get(pair, remake.Missing()))) is not None
     ]
+    findings.record(paths, nulls_of(states, needs, made), step.run_id, step.pipeline.source.format)
     states = _enter(step, settled, states)
     states = _enter(step, completed_by_loads(pipeline, paths, states, declared, seen), states)
     _report(step, pipeline, states)
@@ -81,21 +84,37 @@ def needs_of(
     """
     if not open_pairs:
         return {}
-    adopted, (_, since) = _adopted(paths), landing_plan.decoded_since(paths, following)
-    needs = dict[Pair, Need]()
-    for pair in open_pairs:
-        taken_up = {source: column for name in states[pair].names for source, column in adopted.get(name, {}).items()}
-        needs[pair] = need_of(paths, states[pair], taken_up, since.get(pair[1], 0))
-    return needs
+    columns, (_, since) = adopted(paths), landing_plan.decoded_since(paths, following)
+    return {
+        pair: need_of(paths, states[pair], _of_table(columns, states[pair]), since.get(pair[1], 0))
+        for pair in open_pairs
+    }
 
 
-def _adopted(paths: TablePaths) -> dict[str, dict[str, str]]:
-    """Return by table the undeclared columns that it took up: by name in the source, the name in the lake."""
-    rows = small_tables.query(paths.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t')
-    adopted: dict[str, dict[str, str]] = {}
-    for row in rows:
-        adopted.setdefault(row["table"], {})[row["source"]] = row["column"]
-    return adopted
+def _of_table(columns: Iterable[Adopted], state: State) -> list[Adopted]:
+    """Return those of some columns that the table of a history's member took up, under any of its names."""
+    return [each for each in columns if each.table in state.names]
+
+
+def taken_up_since(
+    paths: TablePaths, states: Mapping[Pair, State], declared: Collection[Pair], release: int
+) -> list[Record]:
+    """Return records of complete members whose tables took up a column that earlier rows lack; nothing is written.
+
+    Args:
+        paths: the tables of the pipeline.
+        states: of each history's member.
+        declared: the members that are declared.
+        release: the newest release.
+    """
+    if not (columns := adopted(paths)):
+        return []
+    complete = [states[pair] for pair in sorted(declared) if pair in states and states[pair].is_complete]
+    return [
+        replace(state.newest, status=r.DECLARED, release=release, reason=r.TAKEN_UP, missing=None)
+        for state in complete
+        if values_before(paths, state, _of_table(columns, state))
+    ]
 
 
 def _rename(paths: TablePaths, states: Mapping[Pair, State], needs: Collection[Need]) -> None:
@@ -131,6 +150,10 @@ def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Mis
     newest = state.newest
     basis = None if need.recomputes else state.basis
     newest = replace(newest, held=_keep_held(state, need))
+    if missing.transactions and newest.reason == r.TAKEN_UP and state.settled is not None:
+        # The declaration asks for no value of a column that a table took up: a finding names what is null.
+        since, reason = state.settled.since_csn, state.settled.reason
+        return replace(newest, status=r.COMPLETE, since_csn=since, reason=reason, missing=None, basis=basis)
     if not missing.transactions:
         reason = r.FROM_MESSAGES if need.rereads else r.FROM_HISTORY
         if missing.from_history:
@@ -144,6 +167,19 @@ def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Mis
         same = newest.status == r.WAITING and newest.missing == str(missing)
         return None if same else replace(lacking, status=r.WAITING)
     return replace(lacking, status=r.INCOMPLETE)
+
+
+def nulls_of(
+    states: Mapping[Pair, State], needs: Mapping[Pair, Need], made: Mapping[Pair, remake.Missing]
+) -> list[Finding]:
+    """Return a finding for each column that a table took up and whose earlier values no message has any more."""
+    nulls = dict[tuple[str, str], Finding]()
+    for pair, missing in made.items():
+        if missing.transactions and states[pair].newest.reason == r.TAKEN_UP:
+            for column in needs[pair].values:
+                evidence = f"the column was left out before it was taken up, and its values are null: {missing}"
+                nulls[pair[1], column] = Finding(f.CHANGED, pair[1], column, missing.last_csn, None, evidence)
+    return list(nulls.values())
 
 
 def _keep_held(state: State, need: Need) -> dict[str, str]:

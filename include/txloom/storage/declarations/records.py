@@ -38,8 +38,9 @@ FROM_LOAD = "a loaded snapshot"
 ONLY_SINCE = "only since"
 LOST = "its history was lost"
 ROWS_OF_BEFORE = "rows came for transactions of before"
+TAKEN_UP = "a column was taken up"
 """Reasons why a history is complete from a csn on. FROM_STREAM: it has every message since the pipeline's first.
-ROWS_OF_BEFORE and LOST: of DECLARED, why a merge has to make rows of earlier transactions once more."""
+ROWS_OF_BEFORE, TAKEN_UP and LOST: of DECLARED, why a merge has to make rows of earlier transactions once more."""
 
 HELD = "held"
 """The entry of a stored declaration with `Record.held`."""

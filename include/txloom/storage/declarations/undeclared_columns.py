@@ -6,7 +6,7 @@ gets the declared type (`txloom.storage.delta.schema_evolution`).
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -33,6 +33,25 @@ class Undeclared:
     """The csn of the first transaction that had it."""
     xid: str
     """The id of that transaction."""
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """A column that a table took up by itself: one row of `evolved_columns`."""
+
+    table: str
+    """The name of the table then."""
+    column: str
+    source: str
+    since_csn: int
+    added_at: datetime
+
+
+def adopted(paths: TablePaths) -> list[Adopted]:
+    """Return every column that a table took up by itself, in the order in which they were taken up."""
+    columns = ", ".join(f'"{field.name}"' for field in fields(Adopted))
+    rows = small_tables.query(paths.table(names.EVOLVED_COLUMNS), f"select {columns} from t order by added_at")
+    return [Adopted(**row) for row in rows]
 
 
 def effective_pipeline(pipeline: Pipeline, paths: TablePaths) -> Pipeline:
