@@ -128,7 +128,7 @@ def ensure(
             schema,
             mode="ignore",
             partition_by=list(partition_by) or None,
-            properties=properties,
+            configuration=dict(properties or {}),
             raise_if_key_not_exists=False,  # properties of txloom's own
             commit_properties=commit_properties(metadata=metadata, fenced=False),
         )

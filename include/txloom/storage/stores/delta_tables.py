@@ -1,16 +1,10 @@
 """Delta tables opened by delta-rs, wherever they lie: the only place where one is opened by its path."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from deltalake import DeltaTable, write_deltalake
 
 from txloom.storage.stores.access import delta_options
-
-EVERY_TEN = {"delta.checkpointInterval": "10"}
-"""The property by which every tenth commit writes a checkpoint, which is Spark's default. With that of delta-rs an
-opening reads the log entries of up to a hundred commits, one by one.
-"""
 
 
 def table_at(path: str, version: int | None = None) -> DeltaTable:
@@ -28,16 +22,12 @@ def is_table(path: str) -> bool:
     return bool(DeltaTable.is_deltatable(path, storage_options=delta_options(path)))
 
 
-def create_table(path: str, schema: Any, properties: Mapping[str, str] | None = None, **choices: Any) -> DeltaTable:
-    """Create a table with a schema of Arrow, with the choices of `DeltaTable.create`, and return it.
-
-    properties: the table's; a checkpoint is written every ten commits unless they say otherwise.
-    """
-    configuration = {**EVERY_TEN, **(properties or {})}
-    return DeltaTable.create(path, schema, configuration=configuration, storage_options=delta_options(path), **choices)
+def create_table(path: str, schema: Any, **choices: Any) -> DeltaTable:
+    """Create a table with a schema of Arrow, with the choices of `DeltaTable.create`, and return it."""
+    return DeltaTable.create(path, schema, storage_options=delta_options(path), **choices)
 
 
 def write_first(path: str, rows: Any, **choices: Any) -> None:
     """Create a table with rows; raises DeltaError where another writer has created it meanwhile."""
     # Mode `error`: the rows of the other one are not replaced.
-    write_deltalake(path, rows, mode="error", configuration=EVERY_TEN, storage_options=delta_options(path), **choices)
+    write_deltalake(path, rows, mode="error", storage_options=delta_options(path), **choices)
