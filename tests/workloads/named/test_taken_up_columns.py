@@ -108,6 +108,7 @@ def test_a_column_that_was_left_out_has_its_earlier_values_when_it_is_taken_up(t
     nulls = [(each["table"], each["column"], each["since_csn"]) for each in changed]
     assert nulls == ([] if kept else [("t", "v", 1000)])
     assert lake.shown_through() == 2000
+    assert [dict(each["versions"]).keys() for each in lake.rows("cuts")] == [{"t"}] * 2
     states = r.states(r.read(lake.paths))
     cycle(lake, producer, messages(commit(made, 3000, ("U", row(3, "c"), row(3, "d")))))
     assert r.states(r.read(lake.paths)) == states, "the history is settled"
