@@ -242,8 +242,10 @@ class Edited:
         self.drawn["cut is judged"] += 1
         self.drawn["cut leaves a table out"] += bool(view.keys.keys() - versions.keys())
         csn = self._end(cut["valid_through"])
-        expected = view.expected(self.made.made, self.made.sent, csn)
         rows = {name: self.lake.rows(name, version) for name, version in versions.items()}
+        view = view.with_taken_up(rows, lost=lost_sources(self.lake, csn))
+        self.drawn["taken-up column is judged"] += sum(len(seen.taken_up) for seen in view.watched.values())
+        expected = view.expected(self.made.made, self.made.sent, csn)
         differences = comparison.differences({name: expected[name] for name in rows}, view.actual(rows))
         what = f"cut {cut['cut_id']} as of {cut['valid_through']}"
         assert not differences, f"{what}:\n{comparison.report(differences)}"

@@ -264,6 +264,8 @@ EDITS = (
     _change_key,
     _widen_type,
     _toggle_taking_up,
+    _toggle_taking_up,
+    _toggle_taking_up,
     _toggle_hold,
 )
 """Each edit once, and more often what is edited more often."""

@@ -4,13 +4,14 @@ The oracle is a fresh pipeline of the view over the whole source: the source's s
 and columns of the view.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from oracle.capture import Image, Key
 from oracle.declarations import Aggregate, Child, Table
+from workloads.edited.retention import is_lost
 from workloads.sources.database import Sent, State
 from workloads.sources.shapes import Shape, SourceText
 from workloads.sources.truth import held, keyed
@@ -24,7 +25,8 @@ class Watched:
 
     key: the key by the source's names of columns. mirror: the names of its current table and its history; None: no
     mirror. columns: by name in the lake, the source's. widened: the source's columns of int that are declared as long.
-    takes_up: whether the lake takes up columns that are not declared.
+    takes_up: whether the lake takes up columns that are not declared. taken_up: the undeclared columns that the
+    lake took up, each with its name in the source; the lake stores the values of these columns as text.
     """
 
     source: Table
@@ -34,11 +36,13 @@ class Watched:
     mirror: tuple[str, str] | None
     widened: frozenset[str] = frozenset()
     takes_up: bool = False
+    taken_up: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def table(self) -> Table:
-        """Return the table as the view declares it."""
+        """Return the table as the view declares it, plus the columns that the lake took up."""
         kinds = {name: self._kind(source) for name, source in self.columns.items()}
+        kinds |= dict.fromkeys(self.taken_up, "string")
         return Table(self.name, self.source.source, tuple(map(self.in_lake, self.key)), kinds)
 
     def _kind(self, column: str) -> str:
@@ -50,11 +54,31 @@ class Watched:
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row of the source as the view has it."""
-        return {name: row[source] for name, source in self.columns.items()}
+        declared = {name: row[source] for name, source in self.columns.items()}
+        return declared | {name: self._comparable(name, row[source]) for name, source in self.taken_up.items()}
 
-    def declared(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row of the lake without columns that the lake took up."""
-        return {name: value for name, value in row.items() if name in self.columns}
+    def _comparable(self, name: str, value: str | None) -> str | None:
+        """Return the value of a taken-up column in a form that does not depend on the format of the source.
+
+        All formats write whole numbers and text in the same way. Values of other types become a placeholder, so that
+        the comparison sees only whether a value is null.
+        """
+        is_known = self.source.columns[self.taken_up[name]] in ("int", "long", "string")
+        return value if is_known or value is None else "a value"
+
+    def judged(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the columns of a lake's row that the view has: the declared columns and those in `taken_up`."""
+        declared = {name: value for name, value in row.items() if name in self.columns}
+        return declared | {name: self._comparable(name, row[name]) for name in self.taken_up if name in row}
+
+    def with_taken_up(self, names: Iterable[str]) -> "Watched":
+        """Return the table with `taken_up` set to the undeclared columns of the source among `names`.
+
+        names: columns of the table in the lake.
+        """
+        undeclared = self.source.columns.keys() - self.columns.values()
+        known = {name.casefold(): name for name in undeclared if name.casefold() not in self.columns}
+        return replace(self, taken_up={name: known[name] for name in names if name in known})
 
     def rows(self, rows: Mapping[Key, Image]) -> dict[Key, Image]:
         """Return rows of the source as the view has them, under the key that it declares."""
@@ -126,23 +150,36 @@ class View:
         return result
 
     def actual(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Rows:
-        """Return rows of current tables under their keys, without columns that the lake took up."""
-        shown = {name: [*map(self._declared(name), rows[name])] for name in self.keys if name in rows}
+        """Return the rows of current tables by key, with only the columns that the view has."""
+        shown = {name: [*map(self._judged(name), rows[name])] for name in self.keys if name in rows}
         return {name: keyed(shown[name], key) for name, key in self.keys.items() if name in rows}
 
-    def _declared(self, current: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-        """Return a function that drops undeclared columns from a row and its nested rows."""
+    def _judged(self, current: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+        """Return a function that keeps only the columns of the view in a row and its nested rows."""
         for seen in self.mirrors:
             if seen.mirror is not None and seen.mirror[0] == current:
-                return seen.declared
+                return seen.judged
         each = next(each for each in self.aggregates if f"{each.name}_current" == current)
-        nested = {child.field: self.watched[child.table].declared for child in each.children}
+        nested = {child.field: self.watched[child.table].judged for child in each.children}
 
-        def declared(row: Mapping[str, Any]) -> dict[str, Any]:
+        def judged(row: Mapping[str, Any]) -> dict[str, Any]:
             fields = {field: _within(row[field], of_child) for field, of_child in nested.items()}
-            return self.watched[each.root].declared(row) | fields
+            return self.watched[each.root].judged(row) | fields
 
-        return declared
+        return judged
+
+    def with_taken_up(self, rows: Mapping[str, Sequence[Mapping[str, Any]]], *, lost: Iterable[str]) -> "View":
+        """Return the view with the columns that its lake took up, as the rows of its mirrors show them.
+
+        rows: by current table. lost: source tables that have lost messages. The taken-up columns of these tables are
+        not judged, because earlier values may be null.
+        """
+        watched = dict(self.watched)
+        for name, seen in self.watched.items():
+            of_mirror = rows.get(seen.mirror[0], ()) if seen.mirror is not None else ()
+            if of_mirror and not is_lost(seen.source.source, lost):
+                watched[name] = seen.with_taken_up(of_mirror[0])
+        return replace(self, watched=watched)
 
 
 def _within(value: Any, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Any:

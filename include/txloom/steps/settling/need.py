@@ -122,8 +122,9 @@ def values_before(paths: TablePaths, state: State, adopted: Iterable[Adopted]) -
     for each in adopted:
         is_new = settled_at is None or each.added_at > settled_at
         if is_new and each.source.casefold() not in declared:
-            first = first_seen(paths, state.names, each.source.casefold())
-            values |= {each.column: first} if first is not None and first < each.since_csn else {}
+            # A transaction that waited may take a column up below the csn of rows that left it out.
+            first = first_seen(paths, state.names, each.source.casefold(), but=each.since_csn)
+            values |= {} if first is None else {each.column: first}
     return values
 
 
@@ -152,15 +153,17 @@ def _compare_columns(
     return values, renamed
 
 
-def first_seen(paths: TablePaths, tables: Iterable[str], source: str) -> int | None:
+def first_seen(paths: TablePaths, tables: Iterable[str], source: str, *, but: int | None = None) -> int | None:
     """Return the csn of the first event that had an undeclared column; None where none was seen.
 
     Args:
         paths: the tables of the pipeline.
         tables: every name of the column's table.
         source: the column's name in the source, in lower case.
+        but: the csn of the event by which the table took the column up, which does not count.
     """
     named = f'lower("column") = {text_literal(source)} and "table" in ({", ".join(map(text_literal, sorted(tables)))})'
+    named += "" if but is None else f" and since_csn <> {but}"
     sql = f"select min(since_csn) as first from t where code = {text_literal(f.ADDED)} and {named}"
     rows = small_tables.query(paths.table(names.FINDINGS), sql)
     first: int | None = rows[0]["first"] if rows else None

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config import names
-from txloom.quality.findings import NEEDS_SNAPSHOT, OF_TRANSACTION, Finding
+from txloom.quality.findings import ADDED, NEEDS_SNAPSHOT, OF_TRANSACTION, Finding
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.paths import TablePaths
@@ -50,7 +50,9 @@ def record(
 ) -> list[Finding]:
     """Append findings that are not open yet, of each the earliest, and print them to the log; return those.
 
-    source_format: the format of the source, so that the hints fit its producer. A repeated call appends nothing.
+    A column that the source added is appended again when a lower csn has it: a transaction that waited is released
+    after later ones. source_format: the format of the source, so that the hints fit its producer. A repeated call
+    appends nothing.
     """
     new: dict[Name, Finding] = {}
     # By their words too, because the order in which they are observed may depend on how the work was cut.
@@ -59,7 +61,9 @@ def record(
     if not new:
         return []
     for row in open_findings(paths):
-        new.pop(_name(row), None)
+        each = new.get(_name(row))
+        if each is not None and not (each.code == ADDED and (each.since_csn or 0) < row["since_csn"]):
+            del new[_name(row)]
     _append(paths, [_row(each, run_id, source_format) for each in new.values()])
     for each in new.values():
         LOG.info(f"{each.severity}: {lines(each, source_format)}")

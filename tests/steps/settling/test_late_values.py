@@ -1,0 +1,56 @@
+"""Values of undeclared columns in transactions that were released after later ones."""
+
+from pathlib import Path
+
+import pytest
+
+from steps.settling.edited_shop import LINES, ORDERS, EditedShop
+from txloom.quality.findings import ADDED
+from txloom.storage.checks.findings import open_findings
+
+NO_TOTAL = {"orders": {"id": "long"}, "lines": LINES}
+MIRRORS = ["{table: orders}", "{table: lines}"]
+
+
+def waiting(shop: EditedShop) -> list[dict[str, object]]:
+    """Commit an order whose row does not come, then another one, which is released before it; return the row."""
+    shop.declare(NO_TOTAL, MIRRORS)
+    line = {"id": 10, "o_id": 1, "q": 1}
+    late = shop.commit(("I", "orders", {"id": 1, "total": 7}), ("I", "lines", line), late=["orders"])
+    shop.commit(("I", "orders", {"id": 2, "total": 8}))
+    shop.run()
+    return late["orders"]
+
+
+def first_csns(shop: EditedShop) -> list[int]:
+    return [each["since_csn"] for each in open_findings(shop.lake.paths) if each["code"] == ADDED]
+
+
+@pytest.mark.parametrize("taken_up", [False, True], ids=["declared", "taken up"])
+def test_a_column_is_whole_though_an_earlier_transaction_was_released_later(tmp_path: Path, *, taken_up: bool) -> None:
+    shop = EditedShop(tmp_path)
+    late = waiting(shop)
+    later, earlier = shop.csn, shop.csn - 10
+    assert first_csns(shop) == [later]
+    shop.send("orders", *late)
+    shop.run()
+    assert first_csns(shop) == [earlier], "the finding says since when the source has the column"
+    if taken_up:
+        shop.declare(NO_TOTAL, MIRRORS, evolve="orders")
+    else:
+        shop.declare({"orders": ORDERS, "lines": LINES}, MIRRORS)
+    shop.commit(("I", "orders", {"id": 3, "total": 9}))
+    shop.run()
+    kind = str if taken_up else int
+    assert shop.shown("orders") == [{**row, "total": kind(row["total"])} for row in shop.source("orders")]
+
+
+def test_a_column_that_a_late_transaction_takes_up_has_its_values_in_later_ones(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    late = waiting(shop)
+    shop.declare(NO_TOTAL, MIRRORS, evolve="orders")
+    shop.send("orders", *late)
+    shop.run()
+    assert shop.shown("orders") == [{**row, "total": str(row["total"])} for row in shop.source("orders")]
+    shop.run()
+    assert shop.shown("orders") == [{**row, "total": str(row["total"])} for row in shop.source("orders")]
