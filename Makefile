@@ -39,7 +39,7 @@ test-all: export TXLOOM_EXAMPLES ?= 100
 test-all: export TXLOOM_WORKLOADS ?= 2
 test-all: export TXLOOM_FUZZ ?= 50
 test-all: CHOSEN = -m "not machines"
-test-all: check pytest lived ## all tests, with as many examples as their authors chose, and `make lived`; mutants and soak are their own
+test-all: check pytest lived ## all tests, with two thirds of the examples that their authors chose, and `make lived`; TXLOOM_SHARD=2/4: only a shard of the long ones
 
 check: setup lint types imports declarations ## all checks that need no Spark
 

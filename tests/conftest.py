@@ -13,6 +13,7 @@ from pyspark import SparkContext
 
 import running
 from drawn import drawn_lines, examples
+from selection import shards
 from txloom.steps.runner import log_to_output
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -37,40 +38,6 @@ SHUFFLE_PARTITIONS = "1"
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """A quarter of a test's processor time went into compiling code that ran once."""
 SHORT_QUERIES = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -Xms1g -Xmn500m"
-
-LONGEST = (
-    "cluster/test_sample_on_a_cluster.py",
-    "cycles/test_killed.py",
-    "steps/test_work_counts.py",
-    "workloads/random/test_any_lake.py",
-    "steps/snapshots/test_diff_snapshot.py",
-    "workloads/random/test_any_source.py",
-    "storage/buffer/test_checkpoints.py",
-    "workloads/random/test_any_workload.py",
-    "steps/test_schema_drift.py",
-    "steps/audit/test_audit_snapshot.py",
-    "steps/audit/test_audit_mysql.py",
-    "steps/backfill/test_left_history.py",
-    "steps/maintenance/test_maintain_plan.py",
-    "steps/snapshots/test_follow_any_snapshots.py",
-    "cycles/test_sample.py",
-    "steps/backfill/test_backfill.py",
-    "steps/buffer/test_producer_checks.py",
-    "dags/test_dags.py",
-    "workloads/named/test_named_lakes.py",
-    "cycles/test_producer_faults.py",
-    "steps/buffer/test_micro_batch.py",
-    "cycles/test_large.py",
-    "storage/targets/test_partitioning.py",
-    "steps/landing/test_land_events_kafka.py",
-    "steps/buffer/test_late_metadata.py",
-    "workloads/named/test_wrapped_ids.py",
-    "steps/maintenance/test_expire.py",
-    "dags/test_up.py",
-    "docs/test_contributing.py",
-    "plugins/test_page.py",
-)
-"""Files of tests, as they lie in this folder; those first that take longest."""
 
 
 @pytest.fixture
@@ -119,10 +86,21 @@ def spark() -> Iterator[object]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that the workers end together."""
-    ranks = {name: rank for rank, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: ranks.get(item.path.as_posix().rpartition("/tests/")[2], len(ranks)))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the long tests of other shards, and put the slowest files first."""
+
+    def file(item: pytest.Item) -> str:
+        return item.path.as_posix().rpartition("/tests/")[2]
+
+    if shard := shards.chosen_shard():
+        others = [
+            item for item in items if item.get_closest_marker("long") and not shards.is_in_shard(file(item), *shard)
+        ]
+        config.hook.pytest_deselected(items=others)
+        left_out = set(others)
+        items[:] = [item for item in items if item not in left_out]
+    # If the slowest files start first, all workers finish at about the same time.
+    items.sort(key=lambda item: shards.rank_of(file(item)))
 
 
 @pytest.hookimpl(tryfirst=True)

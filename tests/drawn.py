@@ -1,4 +1,4 @@
-"""How many examples a test draws: few when a person waits, as many as its author chose for `make test-all`, or more.
+"""How many examples a test draws: few when a person waits, more for `make test-all`, or as many as its author chose.
 
 And what the random lakes of a run drew.
 """

@@ -12,7 +12,7 @@ from services.airflow.instance import Airflow
 from services.channels import Hooks, hooks
 from txloom.storage.delta import small_tables
 
-pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800)]
 """The tests are steps of one story: Airflow takes half a minute to start, and a run as many JVMs as it has steps."""
 LONG = 900
 TOKEN, VALUE = "T0KEN-of-the-hook", 3_000_000_017

@@ -13,7 +13,7 @@ from services.airflow.instance import Airflow
 from services.process import wait_until
 from txloom.storage.delta import small_tables
 
-pytestmark = pytest.mark.random_order(disabled=True)
+pytestmark = [pytest.mark.long, pytest.mark.random_order(disabled=True)]
 """The tests are steps of one story: Airflow takes half a minute to start."""
 DECLARATION = """
 name: {name}

@@ -15,7 +15,7 @@ from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.lease import held
 
-pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800)]
 """The tests are steps of one story: a run takes as many JVMs as it has steps."""
 LONG = 900
 DECLARATION = """

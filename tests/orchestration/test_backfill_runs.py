@@ -14,7 +14,7 @@ from services.process import wait_until
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.arrow_tables import select
 
-pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(3_000)]
+pytestmark = [pytest.mark.long, pytest.mark.random_order(disabled=True), pytest.mark.timeout(3_000)]
 """The tests are steps of one story."""
 DECLARED = """
 name: plant

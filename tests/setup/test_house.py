@@ -28,6 +28,7 @@ BESIDE = {
     "read": "reads what was published by other programs, and by txloom.read",
     "public": "plays cases that others published",
     "services": "starts the components that tests talk to",
+    "selection": "chooses the tests of a run, and their order",
     "setup": "tests set-up, scripts and the house itself",
     "workloads": "plays random sources against everything at once",
     "events/fuzz": "spoils messages of every format",

@@ -247,6 +247,7 @@ def test_nothing_is_reported_while_the_source_is_written_to(shop: Shop) -> None:
     assert {row["verdict"] for row in shop.results().values()} == {"equal"}
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_a_user_who_reads_only_is_enough_and_without_the_binlog_a_quiet_source_is_behind(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
@@ -271,6 +272,7 @@ def test_a_user_who_reads_only_is_enough_and_without_the_binlog_a_quiet_source_i
         shop.audit()
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_what_cannot_be_compared_is_named(shop: Shop) -> None:
     shop.sql("alter table visits engine = MyISAM")

@@ -1,5 +1,6 @@
 """The audit of a lake against the files of a snapshot folder: equal as of its csn, and every difference is named."""
 
+import shutil
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -49,13 +50,23 @@ def newest(lake: Lake) -> dict[str, Any]:
     return {row["table"]: row for row in lake.query("audit_results", "select * from t order by at")}
 
 
+@pytest.fixture(scope="module")
+def whole_sample(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the warehouse of a lake that has processed the whole sample, one arrival in each run."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        lake = new_lake(spark, tmp_path_factory.mktemp("sample"), monkeypatch)
+        for arrival in arrivals():
+            lake.deliver(arrival)
+            lake.run()
+    return Path(lake.warehouse)
+
+
 @pytest.fixture
-def sampled(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake, Source]:
-    """Return a lake that shows all of the sample, cut by cut, and the sample's source."""
+def sampled(spark: Any, whole_sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake, Source]:
+    """Return a copy of the lake of `whole_sample`, which a test may change, and the source of the sample."""
     lake = new_lake(spark, tmp_path, monkeypatch)
-    for arrival in arrivals():
-        lake.deliver(arrival)
-        lake.run()
+    shutil.copytree(whole_sample, lake.warehouse, dirs_exist_ok=True)
+    lake.runs = len(arrivals())
     return lake, Source(capture.read(arrivals()))
 
 

@@ -49,15 +49,18 @@ class EditedShop:
     ) -> None:
         """Write the declaration: columns by table, `name: type` or `name: {type, source}`; targets as YAML.
 
-        options: `incomplete` of the targets, and keys of the pipeline with their values as YAML.
+        options: `incomplete` is the setting of the targets. `evolve` names the table that takes up undeclared columns.
+        Every other option is a key of the pipeline, with its value as YAML.
         """
         (self.folder / "inbox").mkdir(exist_ok=True)
         text = HEAD.format(inbox=self.folder / "inbox", patience=self.patience)
+        evolves = options.pop("evolve", None)
         for name, columns in tables.items():
             source = (sources or {}).get(name, f"APP.{name.upper()}")
             key = (keys or {}).get(name, "[id]")
             listed = ", ".join(f"{column}: {kind}" for column, kind in columns.items())
-            text += f"  - {{name: {name}, source: {source}, key: {key}, columns: {{{listed}}}}}\n"
+            kept = ", undeclared_columns: evolve" if name == evolves else ""
+            text += f"  - {{name: {name}, source: {source}, key: {key}{kept}, columns: {{{listed}}}}}\n"
         text += f"targets:\n  incomplete: {options.pop('incomplete', 'publish_without')}\n"
         text += f"  mirrors: [{', '.join(mirrors)}]\n  aggregates: [{', '.join(aggregates)}]\n"
         text += "".join(f"{name}: {value}\n" for name, value in options.items())
