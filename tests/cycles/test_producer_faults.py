@@ -17,6 +17,7 @@ from txloom.config.models.pipeline import Completeness
 pytestmark = pytest.mark.session
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_a_badly_delivered_load_ends_exact_and_every_cut_is(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

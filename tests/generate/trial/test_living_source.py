@@ -188,7 +188,7 @@ def test_whatever_is_broken_and_repaired_the_lake_ends_as_the_source_is(
         assert letters == ({"value cannot be read"} if letters else set())
 
 
-@pytest.mark.parametrize("slices", [2, 8])
+@pytest.mark.parametrize("slices", [2, pytest.param(8, marks=pytest.mark.long)])
 def test_rows_that_were_lost_with_a_dead_transaction_are_no_second_finding(
     source: LivingSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slices: int
 ) -> None:

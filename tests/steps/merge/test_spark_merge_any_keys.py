@@ -36,7 +36,10 @@ def test_spark_merges_keys_of_every_type_to_the_same_tables(
     assert {table: there.rows(table) for table in tables} == {table: made.worlds[table].rows for table in tables}
 
 
-@pytest.mark.parametrize("mirrored", [True, False], ids=["mirrored", "documents alone"])
+@pytest.mark.parametrize(
+    "mirrored",
+    [pytest.param(True, id="mirrored"), pytest.param(False, id="documents alone", marks=pytest.mark.long)],
+)
 def test_spark_merges_documents_without_children(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mirrored: bool
 ) -> None:

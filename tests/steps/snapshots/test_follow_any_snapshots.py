@@ -288,6 +288,7 @@ def test_a_row_of_the_newest_commit_that_the_source_has_no_more_is_deleted(shop:
     assert shown(lake)["orders"] == {1: 1}
 
 
+@pytest.mark.long
 def test_a_row_whose_change_waits_while_the_connector_reads_is_not_deleted(shop: tuple[Source, Lake]) -> None:
     source, lake = shop
     source.change({("orders", 1): 1, ("orders", 2): 2})
@@ -303,6 +304,7 @@ def test_a_row_whose_change_waits_while_the_connector_reads_is_not_deleted(shop:
     assert shown(lake)["orders"] == {1: 5, 2: 2}
 
 
+@pytest.mark.long
 def test_a_request_whose_unreadable_row_is_dismissed_ends_and_deletes_nothing(shop: tuple[Source, Lake]) -> None:
     source, lake = shop
     source.is_lost_before = True
@@ -397,6 +399,7 @@ def test_a_connector_that_dies_while_it_reads_is_a_finding_until_it_goes_on(shop
     assert settled(source, lake) == LOADED
 
 
+@pytest.mark.long
 def test_a_request_whose_rows_are_not_merged_is_a_finding_that_says_why(shop: tuple[Source, Lake]) -> None:
     source, lake = shop
     source.is_lost_before = True

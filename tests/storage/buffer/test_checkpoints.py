@@ -115,6 +115,7 @@ def test_a_lost_checkpoint_changes_no_table_and_no_dead_letter(shop: Shop, sprea
     assert f"the buffer is rebuilt up to landing {newest_landing(shop)}, in 1 batches" in capfd.readouterr().out
 
 
+@pytest.mark.long
 def test_another_number_of_groups_rebuilds_the_state_once_and_changes_no_table(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:

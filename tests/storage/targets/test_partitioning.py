@@ -104,7 +104,12 @@ def assert_is_history(lake: Released) -> None:
 
 @pytest.mark.parametrize(
     ("options", "written"),
-    [("month(created)", "in process"), ("place", "in process"), ("created", "in process"), ("place", "spark")],
+    [
+        ("month(created)", "in process"),
+        ("place", "in process"),
+        ("created", "in process"),
+        pytest.param("place", "spark", marks=pytest.mark.long),
+    ],
     indirect=["written"],
 )
 def test_random_changes_end_in_what_history_says(spark: Any, tmp_path: Path, written: str, options: str) -> None:

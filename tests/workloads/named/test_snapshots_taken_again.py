@@ -159,7 +159,9 @@ def test_a_table_of_which_it_has_no_row_keeps_its_rows_and_a_finding_names_it(tm
     assert needing(lake) == []
 
 
-@pytest.mark.parametrize("source", [*KNOWN, "debezium/oracle", "debezium/sqlserver"])
+@pytest.mark.parametrize(
+    "source", [*KNOWN, *(pytest.param(f"debezium/{name}", marks=pytest.mark.long) for name in ("oracle", "sqlserver"))]
+)
 def test_one_of_some_rows_takes_none_away_and_a_finding_says_that_they_may_be_gone(tmp_path: Path, source: str) -> None:
     """A connector that was asked may read some rows alone; of Oracle's and SQL Server's it cannot be told."""
     lake, made, producer = lake_of(tmp_path, source, PLAIN)
