@@ -71,10 +71,13 @@ class EditedShop:
         else:
             self.lake = SmallLake(self.folder, load(file))
 
-    def commit(self, *changes: tuple[str, str, Row | int], late: Sequence[str] = ()) -> dict[str, list[Row]]:
+    def commit(
+        self, *changes: tuple[str, str, Row | int], late: Sequence[str] = (), sparse: bool = False
+    ) -> dict[str, list[Row]]:
         """Commit one transaction and send it: ("I" or "U", table, row) or ("D", table, id).
 
-        late: tables whose rows are held back; they are returned by topic.
+        late: tables whose rows are held back; they are returned by topic. sparse: the images of an update have the
+        columns of its row alone.
         """
         self.csn += 10
         held: dict[str, list[Row]] = {}
@@ -88,6 +91,8 @@ class EditedShop:
             else:
                 self.state[table][key] = after
             counts[table] = counts.get(table, 0) + 1
+            if sparse and before is not None and isinstance(what, dict):
+                before, after = {name: before[name] for name in what}, what
             message = self._row(op, table, pos, before, after)
             if table in late:
                 held.setdefault(table, []).append(message)

@@ -297,6 +297,26 @@ def test_a_column_gets_its_new_name_in_the_history_too(shop: EditedShop) -> None
     assert sorted(row["amount"] for row in shop.lake.rows("orders_changes")) == [1, 2, 3, 11]
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_column_gets_the_name_of_one_that_is_removed(shop: EditedShop, *, kept: bool) -> None:
+    """Events say by the column's name which values they leave as they were; kept: the messages are."""
+    targets = [OF_ORDERS, OF_LINES], [DOCUMENTS]
+    shop.declare(BOTH, *targets)
+    fill(shop)
+    shop.commit(("U", "lines", {"id": 20, "o_id": 3}), sparse=True)
+    shop.run()
+    if not kept:
+        shop.forget()
+    moved = {"id": "long", "q": "{type: long, source: o_id}"}
+    shop.declare({"orders": ORDERS, "lines": moved}, [OF_ORDERS, OF_LINES], [DOCUMENTS.replace("[o_id]", "[q]")])
+    shop.run()
+    lines = [{"id": row["id"], "q": row["o_id"]} for row in shop.source("lines")]
+    assert shop.shown("lines") == lines
+    orders = shop.source("orders")
+    documents = [{**row, "items": [line for line in lines if line["q"] == row["id"]]} for row in orders]
+    assert shop.shown("doc_current") == documents
+
+
 def test_a_table_lacks_nothing_where_only_messages_of_another_one_are_gone(shop: EditedShop) -> None:
     shop.declare(BOTH, [OF_LINES])
     fill(shop)

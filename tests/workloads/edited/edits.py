@@ -132,7 +132,11 @@ def _rename_column(view: View, made: Shape, chance: Random) -> View | None:
     if not there:
         return None
     old = chance.choice(there)
-    new = f"{seen.columns[old]}{chance.choice(('', '_x', '_y'))}"
+    source = seen.columns[old]
+    # The name may be that of a column that is not declared (any more); its values in the lake have its type.
+    kinds = made.tables[name].columns
+    free = [other for other in kinds if other not in seen.columns and kinds[other] == kinds[source]]
+    new = chance.choice((source, f"{source}_x", f"{source}_y", *free))
     if new in seen.columns:
         return None
     columns = {new if lake == old else lake: source for lake, source in seen.columns.items()}

@@ -152,13 +152,17 @@ def _renamed_columns(
 
 
 def _renamed_names(lists: AnyArray, names: Mapping[str, str], earlier: AnyArray) -> AnyArray:
-    """Return lists of names of columns with new names in chosen rows."""
+    """Return lists of names of columns with new names in chosen rows.
+
+    A name that a column gets stands for another, removed column in these rows, and is left out.
+    """
     if lists.null_count == len(lists):
         return lists
+    replaced = set(names.values()) - names.keys()
     texts: Sequence[Sequence[str] | None] = lists.to_pylist()
     flags = earlier.to_pylist()
     changed = [
-        [names.get(each, each) for each in text] if text is not None and flag else text
+        [names.get(each, each) for each in text if each not in replaced] if text is not None and flag else text
         for text, flag in zip(texts, flags, strict=True)
     ]
     made: AnyArray = pa.array(changed, lists.type)
