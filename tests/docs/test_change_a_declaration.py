@@ -198,6 +198,7 @@ def test_tables_are_the_sources_after_the_edit(tmp_path: Path, name: str) -> Non
     assert shown == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in EDITS if without_messages(name) != REFUSED])
 def test_where_messages_are_gone_it_is_as_the_page_says(tmp_path: Path, name: str) -> None:
     shop = EditedShop(tmp_path)

@@ -29,6 +29,8 @@ from workloads.sources.extracts import Extractor
 from workloads.sources.shapes import Shape
 from workloads.spark_lake import SparkLake
 
+pytestmark = pytest.mark.long
+
 PLAIN = Table("t", "APP.T", ("id",), {"id": "long", "v": "string"})
 TWIN = Table("u", "APP.t", ("id",), {"id": "long", "v": "string"})
 LOG = Table("log", "APP.LOG", (), {"id": "long", "v": "string"})

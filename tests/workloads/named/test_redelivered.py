@@ -21,6 +21,8 @@ from workloads.operations import OPERATE
 from workloads.play import impatient
 from workloads.small_lake import SmallLake
 
+pytestmark = pytest.mark.long
+
 NUMBERED = """
 name: shop
 source: {{format: change_sets, files: {{path: {inbox}, settle: 0s}}, change_sets: {{transaction: TX}}}}

@@ -37,6 +37,8 @@ from workloads.play import Play
 from workloads.small_lake import SmallLake
 from workloads.sources.database import Sent, State
 
+pytestmark = pytest.mark.long
+
 KNOWN = ["debezium/postgresql", "debezium/mysql"]
 """Connectors whose rows tell a snapshot that begins the stream from one that somebody asked for."""
 OTHER = Table("other", "APP.OTHER", ("id",), {"id": "long", "v": "string"})

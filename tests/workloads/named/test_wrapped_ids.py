@@ -17,6 +17,8 @@ from workloads.named.test_named_lakes import PLAIN, commit, lake_of, messages, r
 from workloads.play import impatient
 from workloads.spark_lake import SparkLake
 
+pytestmark = pytest.mark.long
+
 
 class Wrapped:
     """A lake that released a transaction, and another one of its id, of which nothing came yet.
