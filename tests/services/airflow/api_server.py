@@ -38,7 +38,7 @@ class ApiServer(Service):
         command(self.environment, "db", "migrate")
         command(self.environment, "dags", "reserialize")
         self._launch(program(self.environment, self.name))
-        self._wait(self._answers, f"an answer at {self.url}", 120)
+        self._wait(self._answers, f"an answer at {self.url}", 300)
 
     def _answers(self) -> bool:
         try:
