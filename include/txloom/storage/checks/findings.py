@@ -61,8 +61,8 @@ def record(
     if not new:
         return []
     for row in open_findings(paths):
-        each = new.get(_name(row))
-        if each is not None and not (each.code == ADDED and (each.since_csn or 0) < row["since_csn"]):
+        again = new.get(_name(row))
+        if again is not None and not (again.code == ADDED and (again.since_csn or 0) < row["since_csn"]):
             del new[_name(row)]
     _append(paths, [_row(each, run_id, source_format) for each in new.values()])
     for each in new.values():
