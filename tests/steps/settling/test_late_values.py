@@ -51,6 +51,7 @@ def test_a_column_that_a_late_transaction_takes_up_has_its_values_in_later_ones(
     shop.declare(NO_TOTAL, MIRRORS, evolve="orders")
     shop.send("orders", *late)
     shop.run()
-    assert shop.shown("orders") == [{**row, "total": str(row["total"])} for row in shop.source("orders")]
+    expected = [{**row, "total": str(row["total"])} for row in shop.source("orders")]
+    assert shop.shown("orders") == expected
     shop.run()
-    assert shop.shown("orders") == [{**row, "total": str(row["total"])} for row in shop.source("orders")]
+    assert shop.shown("orders") == expected

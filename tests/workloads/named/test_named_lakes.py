@@ -106,7 +106,7 @@ def compared(lake: SmallLake, **range_: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("source", ["debezium/oracle", "debezium/mysql"])
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_ends_without_a_commit_position_are_landed_run_after_run(tmp_path: Path, source: str, seed: int) -> None:
     """Oracle's, and MySQL's with GTIDs, do not say where their transaction was committed: its rows do."""
     lake, made, producer = lake_of(tmp_path, source, PLAIN, seed)
@@ -144,13 +144,9 @@ def test_a_snapshot_of_a_table_without_a_key_has_every_row_equal_ones_too(tmp_pa
     assert lake.shown_through() == 300
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["debezium/postgresql", "debezium/mysql"]
-    + [pytest.param(f"debezium/{name}", marks=pytest.mark.long) for name in ("oracle", "sqlserver")],
-)
+@pytest.mark.parametrize("source", ["debezium/postgresql", "debezium/mysql", "debezium/oracle", "debezium/sqlserver"])
 @pytest.mark.parametrize("table", [PLAIN, LOG], ids=["with a key", "without a key"])
-@pytest.mark.parametrize("early", [1, *(pytest.param(early, marks=pytest.mark.long) for early in (3, 0))])
+@pytest.mark.parametrize("early", [1, 3, 0])
 def test_what_a_snapshot_that_was_given_up_had_and_the_next_one_has_not_is_gone(
     tmp_path: Path, source: str, table: Table, early: int
 ) -> None:
@@ -219,7 +215,7 @@ def test_rows_without_a_key_are_as_many_as_were_inserted(tmp_path: Path, source:
     assert_right(lake, made)
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("source", ["debezium/mysql", "debezium/oracle"])
 def test_rows_of_a_transaction_show_at_its_one_csn_wherever_they_lie_in_the_log(
     tmp_path: Path, source: str, seed: int
@@ -259,7 +255,7 @@ def test_what_was_given_up_and_came_whole_at_last_is_no_gap(tmp_path: Path, sour
     assert_newest(lake, made)
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("source", ["debezium/oracle", "debezium/mysql"])
 def test_nothing_behind_an_end_whose_rows_did_not_come_is_shown(tmp_path: Path, source: str, seed: int) -> None:
     """Of such a transaction nobody knows yet where it was committed; but those behind it were committed later."""
@@ -274,7 +270,7 @@ def test_nothing_behind_an_end_whose_rows_did_not_come_is_shown(tmp_path: Path, 
     assert_right(lake, made)
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("source", ["debezium/oracle", "debezium/mysql", "debezium/postgresql"])
 def test_a_late_duplicate_of_what_was_forgotten_holds_nothing_back(
     tmp_path: Path, monkeypatch: Any, source: str, seed: int
@@ -291,7 +287,7 @@ def test_a_late_duplicate_of_what_was_forgotten_holds_nothing_back(
     assert_right(lake, made)
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_truncate_that_comes_before_the_metadata_of_earlier_transactions_is_not_shown_before_them(
     tmp_path: Path, seed: int
 ) -> None:

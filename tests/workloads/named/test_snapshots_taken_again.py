@@ -68,7 +68,7 @@ def needing(lake: SmallLake) -> list[tuple[str, str | None, int]]:
 
 @pytest.mark.parametrize("source", KNOWN)
 @pytest.mark.parametrize("table", [PLAIN, LOG], ids=["with a key", "without a key"])
-@pytest.mark.parametrize("early", [2, *(pytest.param(each, marks=pytest.mark.long) for each in (0, 1))])
+@pytest.mark.parametrize("early", [2, 0, 1])
 def test_it_replaces_the_table_at_once_and_what_was_deleted_meanwhile_is_gone(
     tmp_path: Path, source: str, table: Table, early: int
 ) -> None:
@@ -122,7 +122,7 @@ def test_a_change_below_it_that_comes_late_changes_nothing(tmp_path: Path) -> No
     assert_newest(lake, made)
 
 
-@pytest.mark.parametrize("source", ["debezium/postgresql", pytest.param("debezium/mysql", marks=pytest.mark.long)])
+@pytest.mark.parametrize("source", KNOWN)
 def test_one_that_was_given_up_and_begun_again_leaves_nothing_of_either(tmp_path: Path, source: str) -> None:
     lake, made, producer = lake_of(tmp_path, source, PLAIN, more=[OTHER])
     state: State = {"t": rows_of(PLAIN, row(1, "a"), row(2, "b")), "other": {}}
@@ -161,9 +161,7 @@ def test_a_table_of_which_it_has_no_row_keeps_its_rows_and_a_finding_names_it(tm
     assert needing(lake) == []
 
 
-@pytest.mark.parametrize(
-    "source", [*KNOWN, *(pytest.param(f"debezium/{name}", marks=pytest.mark.long) for name in ("oracle", "sqlserver"))]
-)
+@pytest.mark.parametrize("source", [*KNOWN, "debezium/oracle", "debezium/sqlserver"])
 def test_one_of_some_rows_takes_none_away_and_a_finding_says_that_they_may_be_gone(tmp_path: Path, source: str) -> None:
     """A connector that was asked may read some rows alone; of Oracle's and SQL Server's it cannot be told."""
     lake, made, producer = lake_of(tmp_path, source, PLAIN)

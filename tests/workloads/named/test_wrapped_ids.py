@@ -124,7 +124,6 @@ def test_the_second_can_be_given_up_and_redriven_without_the_first(wrapped: Wrap
     _give_up_and_redrive(wrapped)
 
 
-@pytest.mark.long
 @pytest.mark.stream
 def test_the_jobs_give_it_up_and_redrive_it_without_the_first_too(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
@@ -152,7 +151,6 @@ def test_both_may_be_dead_and_are_redriven_one_after_the_other(tmp_path: Path) -
     _redrive_both(Wrapped(tmp_path, is_sent=False))
 
 
-@pytest.mark.long
 @pytest.mark.stream
 def test_the_jobs_redrive_both_one_after_the_other_too(tmp_path: Path, spark: Any) -> None:
     _redrive_both(Wrapped(tmp_path, spark, is_sent=False))
