@@ -124,6 +124,7 @@ def test_what_cannot_be_whole_becomes_dead_letters_with_its_cause(lake: Lake) ->
     assert done["publish"]["gaps"] == 4
 
 
+@pytest.mark.long
 def test_late_events_of_a_finished_transaction_are_told_apart(lake: Lake) -> None:
     """The same identity again is a duplicate; another payload under it, or a new identity, is a dead letter."""
     write(lake, "a", [row("I", "promo_codes", (10, 1), after=code("one", "1")), metadata(10, promo_codes=1)])

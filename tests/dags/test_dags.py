@@ -31,6 +31,7 @@ assert seconds < 2, seconds
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", DAGS, ids=lambda file: file.stem)
 def test_a_dag_file_parses_in_two_seconds_without_spark_or_great_expectations(file: Path) -> None:
     done = subprocess.run(

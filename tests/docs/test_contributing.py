@@ -80,6 +80,7 @@ def run(project: Path, *command: str) -> str:
     return ended.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("title", "test", "passing"),
     [

@@ -83,6 +83,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.long
 def test_the_jvm_of_a_job_that_opened_one_ends_with_the_job(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "include")}
     environment.pop("PYSPARK_GATEWAY_PORT", None)

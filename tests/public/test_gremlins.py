@@ -87,6 +87,7 @@ def test_the_total_is_the_same_in_every_state_that_a_reader_sees(bank: Bank, dat
     assert {key: row["balance"] for (key,), row in core.shown()["accounts"].items()} == AFTER[344] | AFTER[345]
 
 
+@pytest.mark.long
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.data())
 def test_a_transfer_of_which_one_row_never_comes_is_never_seen(bank: Bank, data: st.DataObject) -> None:

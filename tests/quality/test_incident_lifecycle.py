@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,6 +131,7 @@ def test_a_clock_that_was_set_back_gives_no_two_incidents_one_id() -> None:
     assert len({one for one, _, _ in world.heard}) == 4
 
 
+@pytest.mark.long
 def test_only_the_newest_that_are_over_are_kept() -> None:
     world = World()
     for _ in range(KEPT + 3):

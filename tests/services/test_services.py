@@ -93,6 +93,7 @@ class TestBroker:
         broker.resume()
         assert client.list_topics(timeout=30).brokers
 
+    @pytest.mark.long
     def test_a_killed_broker_comes_back_with_what_it_had(self, broker: Broker) -> None:
         topic = broker.create_topic("kept")
         broker.produce("kept", [("k", "v")])

@@ -116,6 +116,7 @@ def test_a_column_that_comes_back_shows_nothing_of_what_it_held(spark: Any, tmp_
     assert sorted(spans, key=lambda span: span[1]) == [("old too", 10, 20), (None, 20, 40), ("new too", 40, None)]
 
 
+@pytest.mark.long
 def test_a_producer_that_leaves_nulls_out_is_named_and_can_be_declared(spark: Any, tmp_path: Path) -> None:
     made = shop(spark, tmp_path)
     brief = (insert("orders", id=1, note="a"), insert("orders", id=2), insert("orders", id=3, note="c"))

@@ -163,6 +163,7 @@ def test_what_came_twice_is_counted_and_changes_nothing(
 ACTIONS = st.lists(st.sampled_from([*IN_STREAM, "quiet-source", "advance", "repair", "cycle"]), min_size=3, max_size=14)
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 @given(actions=ACTIONS)
 def test_whatever_is_broken_and_repaired_the_lake_ends_as_the_source_is(

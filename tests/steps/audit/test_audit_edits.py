@@ -144,6 +144,7 @@ def test_a_row_whose_key_is_null_is_a_difference_that_no_repair_offers(
     assert compare(shop)["orders"]["verdict"] == "equal"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_edits_came_a_right_lake_is_never_called_different(shop: EditedShop, seed: int) -> None:
     chance, number = Random(seed), 10

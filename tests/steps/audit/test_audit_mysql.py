@@ -291,6 +291,7 @@ def test_what_cannot_be_compared_is_named(shop: Shop) -> None:
     shop.sql("alter table orders modify weight double")
 
 
+@pytest.mark.long
 @pytest.mark.stream
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
 def test_a_quiet_source_with_a_compressed_binlog_is_not_waited_for(shop: Shop) -> None:

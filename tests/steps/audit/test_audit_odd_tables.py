@@ -92,6 +92,7 @@ def at_each_snapshot(shop: Shop, monkeypatch: pytest.MonkeyPatch, statement: str
     monkeypatch.setattr(Postgresql, "mark", run_and_mark)
 
 
+@pytest.mark.long
 def test_a_truncate_while_an_audit_waits_is_never_a_verdict_about_rows(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

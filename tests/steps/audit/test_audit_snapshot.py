@@ -70,6 +70,7 @@ def sampled(spark: Any, whole_sample: Path, tmp_path: Path, monkeypatch: pytest.
     return lake, Source(capture.read(arrivals()))
 
 
+@pytest.mark.long
 def test_each_cut_equals_an_extract_as_of_its_csn(sampled: tuple[Lake, Source], tmp_path: Path) -> None:
     lake, source = sampled
     for cut in lake.query("cuts", "select cut_id, valid_through from t order by cut_id"):

@@ -73,6 +73,7 @@ def test_rows_that_differ_are_loaded_and_the_next_audit_finds_all_equal(shop: Sh
     assert open_findings(TablePaths(shop.warehouse, "shop")) == []
 
 
+@pytest.mark.long
 def test_what_the_source_says_after_the_audit_stands(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     DeltaTable(shop.path("orders")).update(predicate="id in (5, 6, 7)", updates={"note": "'planted'"})
     shop.audit_live()
@@ -87,6 +88,7 @@ def test_what_the_source_says_after_the_audit_stands(shop: Shop, caplog: pytest.
     assert shop.audit_live()["differing"] == 0
 
 
+@pytest.mark.long
 def test_what_the_stream_says_after_the_second_look_stands(shop: Shop) -> None:
     DeltaTable(shop.path("orders")).update(predicate="id in (5, 6, 7)", updates={"note": "'planted'"})
     shop.audit_live()
@@ -115,6 +117,7 @@ def test_rows_that_the_source_has_are_not_deleted_whatever_the_audit_found(
     assert shop.audit_live(tables=["lines"])["differing"] == 0
 
 
+@pytest.mark.long
 def test_a_large_share_of_a_table_goes_only_with_a_persons_number_and_comes_back_when_it_is_undone(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -192,6 +195,7 @@ def test_a_column_that_is_not_declared_keeps_what_it_has(shop: Shop) -> None:
     assert [(row["note"], row["extra"]) for row in shop.rows("orders") if row["id"] == 5] == [("ž5", "kept")]
 
 
+@pytest.mark.long
 def test_a_row_that_the_declaration_cannot_hold_is_left_out_and_named(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -237,6 +237,7 @@ def test_a_live_run_between_rebuild_and_compare_is_taken_in(shop: Shop) -> None:
     assert task(shop, "compare") == dict.fromkeys(COUNTS, 0)
 
 
+@pytest.mark.long
 def test_a_redrive_that_is_released_in_between_is_exact(shop: Shop) -> None:
     """Faults row 43: a dead transaction is redriven after the comparison; it stands beside a repair."""
     quick = shop.pipeline.completeness.model_copy(update={"patience": timedelta(microseconds=1)})
@@ -366,6 +367,7 @@ def test_tasks_of_one_run_come_in_their_order_and_two_runs_do_not_mix(shop: Shop
     assert task(shop, "compare", "b2")["changes"] == 0
 
 
+@pytest.mark.long
 def test_an_apply_that_is_killed_between_its_writes_ends_exact(shop: Shop) -> None:
     exact = content(shop)
     damage(shop, "orders_changes", "_txloom_csn = 20 and id = 2", note="'B?'")

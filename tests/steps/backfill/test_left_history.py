@@ -88,6 +88,7 @@ CASES = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=examples(30), deadline=None)
 @given(CASES)
 def test_damaged_rows_are_replaced_by_rebuilt_ones_in_pieces_of_any_size(tmp_path_factory: Any, case: Case) -> None:
@@ -105,6 +106,7 @@ def test_damaged_rows_are_replaced_by_rebuilt_ones_in_pieces_of_any_size(tmp_pat
     assert shown(lake, scope, names.shadow_table) == shown(lake, scope, str)
 
 
+@pytest.mark.long
 @settings(max_examples=examples(20), deadline=None)
 @given(table=st.sampled_from(sorted(KEYS)), seed=st.integers(0, 2**32), size=SIZES)
 def test_pieces_differ_in_the_rows_in_which_whole_tables_do(

@@ -98,6 +98,7 @@ def test_another_payload_under_a_forgotten_identity_is_still_a_conflict(lake: Ol
     assert '"total": 50' in letters[0]["value"]
 
 
+@pytest.mark.long
 def test_a_lost_buffer_is_rebuilt_from_what_is_left(lake: Old) -> None:
     before, settled = lake.state(), lake.settled()
     lake.maintain()
@@ -113,6 +114,7 @@ def test_a_lost_buffer_is_rebuilt_from_what_is_left(lake: Old) -> None:
     assert {name: n for name, n in added.items() if n} == {"landed": 2, "released": 1, "metadata": 1}
 
 
+@pytest.mark.long
 def test_a_shortened_ledger_balances_and_the_replaced_generation_goes(lake: Old) -> None:
     settled = lake.settled()
     size = len(lake.query("ledger", "select 1 from t"))
@@ -140,6 +142,7 @@ def test_a_backfill_leaves_what_it_cannot_read_any_more(lake: Old) -> None:
     assert lake.state() == before
 
 
+@pytest.mark.long
 def test_vacuum_between_comparison_and_approval_takes_nothing_from_a_backfill(lake: Old) -> None:
     before = lake.state()
     DeltaTable(lake.path("orders")).update(updates={"total": "99"}, predicate="id = 1")

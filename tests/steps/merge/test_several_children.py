@@ -183,6 +183,7 @@ def test_lost_documents_that_are_composed_anew_name_it_again(edited: EditedShop)
     assert named(edited) == [BOTH_LINES]
 
 
+@pytest.mark.long
 def test_spark_names_the_same_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any) -> None:
     """That it closes findings alike is drawn in `test_spark_merge_any_keys`: a merge by Spark takes seconds."""
     shop = Shop(tmp_path / "shop", [TABLE], relation="one")

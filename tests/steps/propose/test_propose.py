@@ -79,6 +79,7 @@ def test_a_stream_of_wal2json_says_all_of_it_and_its_lake_is_the_source(tmp_path
     assert differences(lake, inbox) == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["goldengate", "debezium"])
 def test_a_stream_without_types_says_tables_and_keys_and_marks_its_guesses(
     tmp_path: Path, capsys: Captured, kind: str

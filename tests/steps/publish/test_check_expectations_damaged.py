@@ -136,6 +136,7 @@ def test_an_invariant_names_the_order_whose_change_was_lost(shop: Shop) -> None:
     assert cycle(shop) == 2
 
 
+@pytest.mark.long
 def test_lost_metadata_makes_a_transaction_stuck_then_dead_until_it_comes(shop: Shop) -> None:
     shop.send(*shop.rows_of(40, order(4, 8), line(8, 4, 8)))
     shop.commit(41, order(5, 1), line(9, 5, 1))

@@ -508,6 +508,7 @@ def job(club: Club, day: int, deadly: int = 0) -> Iterator[str]:
     yield from done.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_the_job_killed_after_each_write_lands_a_date_once(club: Club) -> None:
     """It dies after its plan, after the events of the next attempt, and in closing that one's landing."""
     club.put(1, "trips", trips((1, "Oaxaca"), (2, "Monterrey")))

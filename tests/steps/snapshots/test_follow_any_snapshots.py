@@ -214,6 +214,7 @@ def assert_right(source: Source, lake: Lake) -> None:
         assert there == expected, (name, reached)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_requested_snapshot_makes_right_what_was_lost_and_nothing_wrong(shop: tuple[Source, Lake], seed: int) -> None:
     (source, lake), chance = shop, Random(seed)
@@ -326,6 +327,7 @@ def test_a_request_whose_unreadable_row_is_dismissed_ends_and_deletes_nothing(sh
     assert shown(lake)["orders"] == {1: 4, 3: 3}
 
 
+@pytest.mark.long
 def test_a_request_that_was_never_sent_ends_and_one_that_failed_is_made_again(
     shop: tuple[Source, Lake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +356,7 @@ def silent_after(lake: Lake, seconds: float) -> None:
     lake.pipeline = lake.pipeline.model_copy(update={"source": source})
 
 
+@pytest.mark.long
 def test_a_lost_signal_is_a_finding_until_the_request_is_given_up(shop: tuple[Source, Lake]) -> None:
     source, lake = shop
     source.change({("orders", 1): 1, ("lines", 1): 1})
@@ -382,6 +385,7 @@ def test_a_lost_signal_is_a_finding_until_the_request_is_given_up(shop: tuple[So
     assert settled(source, lake) == LOADED
 
 
+@pytest.mark.long
 def test_a_connector_that_dies_while_it_reads_is_a_finding_until_it_goes_on(shop: tuple[Source, Lake]) -> None:
     source, lake = shop
     source.change({("orders", 1): 1, ("lines", 1): 1})

@@ -106,6 +106,7 @@ def rebuild(shop: Shop) -> dict[str, int]:
     return shop.run((buffer_transactions,))["buffer_transactions"]
 
 
+@pytest.mark.long
 def test_a_lost_checkpoint_changes_no_table_and_no_dead_letter(shop: Shop, spread: None, capfd: Any) -> None:
     before, sides, waiting = versions(shop), balance(shop), shop.rows("pending_transactions")
     shutil.rmtree(checkpoints.root(shop.warehouse, "shop"))
@@ -160,6 +161,7 @@ def sides_of_released(shop: Shop) -> int:
     return int(shop.query("ledger", sql)[0]["n"])
 
 
+@pytest.mark.long
 def test_a_finding_that_was_closed_stays_closed(shop: Shop) -> None:
     paths = TablePaths(shop.warehouse, "shop")
     (row,) = findings.open_findings(paths)

@@ -41,6 +41,7 @@ def note(spark: Any, path: str) -> str:
     return str(row["note"])
 
 
+@pytest.mark.long
 def test_merges_of_one_lease_and_of_the_next_are_all_written(spark: Any, path: str) -> None:
     for epoch, csns in ((1, (2, 3)), (2, (4,))):
         FENCE.begin(epoch)

@@ -117,6 +117,7 @@ def refuse_other_answers(shop: Shop) -> None:
         assert shown.changes["shop"] == brief(shop.pipeline, shop.warehouse, since=since, now=now)
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.sampled_from(["remember", *WRITES]), min_size=2, max_size=10))
 def test_the_overview_says_what_the_details_say_whatever_was_written_since(

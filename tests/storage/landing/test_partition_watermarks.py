@@ -80,6 +80,7 @@ def heartbeats(tid: int) -> Sequence[tuple[Change, int]]:
     return [(("H", tid, None, None), partition) for partition in range(3)]
 
 
+@pytest.mark.long
 def test_the_total_is_the_same_in_every_version_that_a_reader_can_see(bank: Bank) -> None:
     """Both transfers are of two partitions, and each change comes alone."""
     bank.send(*OPENED)

@@ -241,6 +241,7 @@ def test_every_run_removes_what_a_look_at_everything_would(
         assert forget_messages(no_session, paths, landing, at(landing), since) == 0, "no JVM for what is done"
 
 
+@pytest.mark.long
 def test_a_dead_letter_that_a_redrive_released_needs_no_message_any_more(spark: Any, tmp_path: Path) -> None:
     paths = empty(tmp_path)
     past = Past(paths)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from txloom.storage.delta.table_metadata import identity
@@ -20,6 +21,7 @@ def commit(path: str, number: int) -> None:
     write_deltalake(path, pa.table({"n": [number]}), mode="append", commit_properties=properties)
 
 
+@pytest.mark.long
 def test_versions_that_were_replaced_within_the_retention_stay_readable(tmp_path: Path) -> None:
     path, log = str(tmp_path / "orders"), tmp_path / "orders" / "_delta_log"
     for number in range(OLD):

@@ -146,18 +146,18 @@ def silent(paths: TablePaths) -> bool:
 
 
 def test_who_looks_sees_that_a_holder_was_killed_and_that_a_living_one_was_not(paths: TablePaths, other: Other) -> None:
-    assert not silent(paths)
+    wait_until(lambda: not silent(paths), "the holder to be heard", 60)
     other.process.kill()
     other.process.wait()
     assert silent(paths)
 
 
 def test_who_looks_sees_that_a_holder_is_paused_once_it_was_silent_for_long(paths: TablePaths, other: Other) -> None:
+    wait_until(lambda: not silent(paths), "the holder to be heard", 60)
     other.process.send_signal(signal.SIGSTOP)
-    assert not silent(paths)
-    wait_until(lambda: silent(paths), "the holder to be silent for a second", 10)
+    wait_until(lambda: silent(paths), "the holder to be silent for a second", 60)
     other.process.send_signal(signal.SIGCONT)
-    wait_until(lambda: not silent(paths), "it to be heard again", 10)
+    wait_until(lambda: not silent(paths), "the holder to be heard again", 60)
 
 
 def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(

@@ -39,6 +39,7 @@ def change(slot: Slot, step: str, name: str, other: str) -> None:
         (shutil.move if step == "rename" else shutil.copy2)(path, target)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("content", FORMATS)
 @settings(deadline=None, max_examples=examples(60))
 @given(rounds=st.lists(st.lists(STEPS, min_size=1, max_size=4), min_size=1, max_size=4))

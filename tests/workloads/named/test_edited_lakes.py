@@ -230,6 +230,7 @@ def ids_of(lake: SmallLake, current: str) -> list[int]:
     return sorted(each["id"] for each in lake.rows(current))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", ["debezium/mysql", "debezium/postgresql"])
 @pytest.mark.parametrize("table", [OTHER, replace(OTHER, key=())], ids=["with a key", "without a key"])
 def test_a_table_that_was_left_out_while_a_snapshot_was_taken_again_has_its_rows_alone(

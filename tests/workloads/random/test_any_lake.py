@@ -94,6 +94,7 @@ def test_every_cut_of_a_workload_is_a_state_that_the_source_had(spark: Any, tmp_
         assert not differences, f"seed {SEED + number}, as of {each.csn}: {comparison.report(differences)}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(WORKLOADS))
 def test_a_workload_that_comes_in_any_order_ends_exact(spark: Any, tmp_path: Path, number: int) -> None:
     made, sent, lake = run_through(spark, tmp_path, SEED + 1000 + number, in_order=False)

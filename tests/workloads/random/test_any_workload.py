@@ -52,6 +52,7 @@ def test_every_state_shown_is_one_that_the_source_had(tmp_path_factory: Any, see
     assert not core.waiting
 
 
+@pytest.mark.long
 @settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_transactions_that_come_late_end_in_the_sources_final_state(
@@ -77,6 +78,7 @@ def test_nothing_above_a_lost_event_is_shown(tmp_path_factory: Any, seed: int, t
     assert all(core.valid_through < csn for csn in waiting)
 
 
+@pytest.mark.long
 @settings(max_examples=examples(75), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_intervals_tell_every_state_that_the_source_had(tmp_path_factory: Any, seed: int, transactions: int) -> None:
@@ -134,6 +136,7 @@ def outcome(core: Core) -> tuple[Any, ...]:
     return dict(core.counts), core.valid_through, waits, dead, set(core.finished), repr(core.shown())
 
 
+@pytest.mark.long
 @settings(max_examples=examples(75), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30), st.integers(0, 3))
 def test_what_a_bucket_remembers_decides_nothing(
