@@ -1,6 +1,6 @@
-"""Tables of a version before have bounds of columns for which they are not exact: they go, and nobody believes them."""
+"""Tables get the declared types: inexact bounds are removed, and the text of a taken-up column is read."""
 
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from txloom.errors import ConfigurationError
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.sql import among
 from txloom.storage.delta.table_metadata import newest_metadata
@@ -49,3 +50,33 @@ def test_a_time_is_found_in_a_file_whose_bounds_end_at_the_millisecond(tmp_path:
     for condition in (among("at", [known, other], kind), f"{among('at', [other], kind)} or gone is not null"):
         assert arrow_tables.ask(table, f"select at from t where {condition}").to_pylist() == [{"at": known}]
     assert arrow_tables.ask(table, f"select at from t where {among('at', [other, None], kind)}").num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "values"),
+    [
+        (['["a,b","\\u00e9",null]', "[]", None], pa.string(), [["a,b", "é", None], [], None]),
+        (['{"a,b",é,NULL}', "{}", '{"[1]"}'], pa.string(), [["a,b", "é", None], [], ["[1]"]]),
+        (["[9007199254740993, null]", "{1}"], pa.int64(), [[9007199254740993, None], [1]]),
+        (["[0.10000000000000001]"], pa.decimal128(20, 17), [[Decimal("0.10000000000000001")]]),
+        (["[true,false]", "{t,f}"], pa.bool_(), [[True, False], [True, False]]),
+        (['["2024-02-29"]'], pa.date32(), [[date(2024, 2, 29)]]),
+    ],
+)
+def test_the_text_of_an_array_that_was_taken_up_is_read_as_the_declared_type(
+    tmp_path: Path, texts: list[str | None], kind: pa.DataType, values: list[list[object]]
+) -> None:
+    path, declared = str(tmp_path / "t"), pa.list_(kind)
+    small_tables.replace(path, [{"v": text} for text in texts], pa.schema([("v", pa.string())]), {})
+    assert schema_evolution.can_become(pa.string(), declared)
+    schema_evolution.ensure(path, pa.schema([("v", declared)]))
+    assert small_tables.query(path, "select v from t") == [{"v": value} for value in values]
+
+
+@pytest.mark.parametrize("text", ["1,2", "[1,", "[[1]]", "{1", '["a"]', "[1.5]", ""])
+def test_a_text_that_is_no_array_of_the_declared_type_is_refused(tmp_path: Path, text: str) -> None:
+    path = str(tmp_path / "t")
+    small_tables.replace(path, [{"v": text}], pa.schema([("v", pa.string())]), {})
+    with pytest.raises(ConfigurationError, match="which cannot be read as array<long>"):
+        schema_evolution.ensure(path, pa.schema([("v", pa.list_(pa.int64()))]))
+    assert small_tables.query(path, "select v from t") == [{"v": text}]

@@ -1,5 +1,6 @@
 """Bring Delta tables to their declared schema: add columns, widen types, read undeclared text as a declared type."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -247,7 +248,7 @@ def can_become(old: pa.DataType, new: pa.DataType) -> bool:
 
 def _is_wider(old: pa.DataType, new: pa.DataType) -> bool:
     if pa.types.is_string(old) and old != new:
-        return bool(pa.types.is_decimal(new)) or new in DECLARED
+        return _declared_type(new) is not None
     return bool(old == new) or _widens(old, new)
 
 
@@ -255,9 +256,17 @@ def describe_type(kind: pa.DataType) -> str:
     """Return the type of a column as a declaration names it; of a type that no declaration names, Arrow's name."""
     if pa.types.is_list(kind):
         return f"array<{describe_type(kind.value_type)}>"
+    return str(_declared_type(kind) or kind)
+
+
+def _declared_type(kind: pa.DataType) -> ColumnType | None:
+    """Return the declared type that corresponds to an Arrow type; None: no declaration names such a type."""
+    if pa.types.is_list(kind):
+        element = _declared_type(kind.value_type)
+        return ColumnType("array", element=element) if element is not None and element.element is None else None
     if pa.types.is_decimal(kind):
-        return str(ColumnType("decimal", kind.precision, kind.scale))
-    return "string" if pa.types.is_string(kind) else str(DECLARED.get(kind, kind))
+        return ColumnType("decimal", kind.precision, kind.scale)
+    return ColumnType("string") if pa.types.is_string(kind) else DECLARED.get(kind)
 
 
 def _widens(old: pa.DataType, new: pa.DataType) -> bool:
@@ -274,13 +283,21 @@ def _widens(old: pa.DataType, new: pa.DataType) -> bool:
 
 def _read(texts: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array[Any]":
     """Read the texts of an adopted, undeclared column as values of the type that was declared since."""
-    declared = ColumnType("decimal", kind.precision, kind.scale) if pa.types.is_decimal(kind) else DECLARED.get(kind)
+    declared = _declared_type(kind)
     if declared is None:
         raise ConfigurationError(f"{where} holds text, which cannot become {kind}")
     read, values = reader(declared), []
     for text in texts.to_pylist():
         try:
-            values.append(None if text is None else read(text))
+            values.append(None if text is None else read(_elements(text) if declared.element is not None else text))
         except (ValueError, ArithmeticError, TypeError) as error:
             raise ConfigurationError(f"{where} holds {str(text)[:80]!r}, which cannot be read as {declared}") from error
     return pa.array(values, kind)
+
+
+def _elements(text: str) -> str | list[str | None]:
+    """Return the element texts of a JSON array; return any other array text, such as PostgreSQL's, unchanged."""
+    if not text.startswith("["):
+        return text
+    elements = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+    return [each if each is None or isinstance(each, str) else json.dumps(each) for each in elements]
