@@ -49,7 +49,7 @@ with_uv() {
 project=$(sed '/^\[tool\.ruff\]/,$d' pyproject.toml)
 packages_key=$(cat requirements.txt requirements-dev.txt - <<<"$project" | cksum)" $root $(python_version "$python")"
 if ! done_as packages "$packages_key" || ! "$venv/bin/python" -c 'import txloom' 2>/dev/null; then
-  step 1 "Python $(python_version "$python"): $(grep -c == requirements.txt) pinned packages into .venv (1.2 GB: a minute with uv, three with pip)"
+  step 1 "Python $(python_version "$python"): $(grep -c == requirements.txt) pinned packages into .venv (2.2 GB: a minute with uv, three with pip)"
   rm -f "$stamps/packages"
   install_packages
   echo "$packages_key" >"$stamps/packages"

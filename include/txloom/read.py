@@ -29,6 +29,7 @@ from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
 from txloom.storage.declarations.incomplete import refuse_incomplete
+from txloom.storage.declarations.pending_edits import refuse_pending
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing.connector_snapshots import refuse_mixed
@@ -107,7 +108,8 @@ def intervals(
         which on a history is complete.
 
     Raises:
-        BeforeHistory: The history is not complete, because the declaration changed.
+        BeforeHistory: The history is not complete, because the declaration changed, or it lacks a column that the next
+            cycle brings.
         ConfigurationError: The pipeline does not have the table, or the table not the untracked columns.
     """
     declared, paths = _opened(pipeline, warehouse)
@@ -115,7 +117,7 @@ def intervals(
     aggregate = _aggregate(declared, table)
     if aggregate is None:
         row_table = _row_table(declared, table)
-        refuse_incomplete(paths, [row_table], upto.valid_through)
+        _refuse_lacking(paths, [row_table], upto)
         _refuse_unknown(untracked, row_table.table)
         versions = _versions(paths, row_table, upto)
         return intervals_of(versions, key=row_table.key, columns=row_table.table.column_names, untracked=untracked)
@@ -123,7 +125,7 @@ def intervals(
         raise ConfigurationError(f"{table}: columns can be left untracked in mirrors, not in documents")
     root = declared.table(aggregate.root)
     of_members = {name: _row_table_of(declared, name) for name in _members(aggregate)}
-    refuse_incomplete(paths, of_members.values(), upto.valid_through)
+    _refuse_lacking(paths, of_members.values(), upto)
     children = [
         (member_of(declared.table(child.table), child), _versions(paths, of_members[child.table], upto))
         for child in aggregate.children
@@ -242,7 +244,13 @@ def _refuse_gone(paths: TablePaths, read_tables: Collection[RowTable], upto: Wat
     """Raise BeforeHistory where a history has not every change up to a watermark."""
     for row_table in read_tables:
         history_reader.refuse_cleaned(paths, row_table, upto)
+    _refuse_lacking(paths, read_tables, upto)
+
+
+def _refuse_lacking(paths: TablePaths, read_tables: Collection[RowTable], upto: Watermark) -> None:
+    """Raise BeforeHistory where a history lacks changes or columns because the declaration changed."""
     refuse_incomplete(paths, read_tables, upto.valid_through)
+    refuse_pending(paths, read_tables)
 
 
 def _folded(paths: TablePaths, row_table: RowTable, upto: Watermark) -> pa.Table:

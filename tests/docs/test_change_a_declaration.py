@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop, Row
+from steps.settling.edited_shop import DOCUMENTS, LINE, LINES, ORDERS, EditedShop, Row
 from txloom.errors import ConfigurationError
 from txloom.quality.findings import CHANGED
 from txloom.storage.checks.findings import open_findings
@@ -14,7 +14,12 @@ from txloom.storage.checks.findings import open_findings
 NEEDS_SNAPSHOT = "the table needs a snapshot"
 STAYS_NULL = "earlier values stay null, and a finding names the column"
 REFUSED = "refused"
-REFUSED_KEYS = {"root": "root", "partition_by": "partition_by", "narrower type": "columns.total: found int"}
+REFUSED_KEYS = {
+    "root": "root",
+    "partition_by": "partition_by",
+    "narrower type": "columns.total: found int",
+    "lacks values": "columns.q: found long in the key, expected a column with a value in every change of lines_changes",
+}
 """By a word of an edit that is refused, what the refusal names."""
 PROJECT = Path(__file__).parents[2]
 BOTH = {"orders": ORDERS, "lines": LINES}
@@ -139,6 +144,21 @@ EDITS: dict[str, Edit] = {
         ALL, (Declared({"orders": {"id": "long", "total": "int"}, "lines": LINES}),), same("orders")
     ),
     "the key of a table gets other columns": Edit(ALL, (Declared(keys={"lines": "[id, o_id]"}),), same("lines")),
+    "a key column gets another name, and keeps its source": Edit(
+        ALL,
+        (
+            Declared(
+                {"orders": ORDERS, "lines": {LINE: "{type: long, source: id}", "o_id": "long", "q": "long"}},
+                keys={"lines": f"[{LINE}]"},
+            ),
+        ),
+        same("lines", id=LINE),
+    ),
+    "the key of a table gets a column that its history lacks values of": Edit(
+        Declared({"orders": ORDERS, "lines": {"id": "long", "o_id": "long"}}),
+        (Declared(keys={"lines": "[id, q]"}),),
+        same("lines"),
+    ),
     "a table gets another source": Edit(things("APP.ORDERS"), (things("APP.LINES"),), same("things", "lines")),
     "a table gets another name, and keeps its source": Edit(
         Declared({"orders": ORDERS}, ("{table: orders}",)), (things("APP.ORDERS"),), same("things", "orders")

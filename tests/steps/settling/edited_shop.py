@@ -26,6 +26,10 @@ tables:
 """
 
 
+LINE = "line"
+"""A new name for the key column of lines."""
+
+
 @dataclass
 class EditedShop:
     """A source with orders and lines, its state after each commit, and the lake of a declaration."""
@@ -147,7 +151,7 @@ class EditedShop:
             return None
         rows = self.lake.rows(table, version)
         plain = [{name: value for name, value in row.items() if not name.startswith("_txloom_")} for row in rows]
-        return sorted(plain, key=lambda row: row["id"])
+        return sorted(plain, key=lambda row: row[LINE] if LINE in row else row["id"])
 
     def source(self, table: str, csn: int | None = None) -> list[Row]:
         """Return the rows that the source had as of what the newest cut shows, or as of a csn."""

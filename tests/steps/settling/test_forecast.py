@@ -11,6 +11,7 @@ from txloom import read
 from txloom.errors import ConfigurationError
 from txloom.steps.settling.forecast import Forecast, forecast
 from txloom.steps.settling.planned_tables import PlannedTable, planned_tables
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import incomplete_tables
 from txloom.storage.views.pipeline.histories import histories
@@ -101,13 +102,45 @@ def test_a_table_says_what_becomes_of_it_with_rows(tmp_path: Path) -> None:
     }
 
 
+def test_a_snapshot_that_was_loaded_and_waits_for_the_stream_is_not_asked_for_again(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [OF_ORDERS], [], BOTH)
+    shop.forget()
+    shop.declare(BOTH, MIRRORS)
+    shop.run()
+    missing = "of 5 transactions (csn 110 to 150), messages are not kept any more, or cannot be read"
+    assert _states_of_lines(shop) == ("left out of cuts until a snapshot is loaded", missing)
+    folder = shop.export("lines")
+    shop.lake.step(load_snapshot, shop.lake.session, Snapshot(folder, 140, ahead=True))
+    assert _states_of_lines(shop)[0] == "left out of cuts until a snapshot is loaded", "below the last missing csn"
+    shop.csn += 10
+    shop.lake.step(load_snapshot, shop.lake.session, Snapshot(folder, shop.csn, ahead=True))
+    shop.run()
+    reached = f"the stream reaches csn {shop.csn}, as of which a snapshot has been loaded"
+    assert _states_of_lines(shop) == (
+        f"left out of cuts until {reached}",
+        f"{missing}. The table is not complete until {reached}",
+    )
+    shop.orders(9)
+    shop.run()
+    assert _states_of_lines(shop) == ("as it is", None)
+    assert shop.shown("lines") == shop.source("lines")
+
+
+def _states_of_lines(shop: EditedShop) -> tuple[str, str | None]:
+    """Return the planned state of lines, and the description of what lines_changes lacks."""
+    planned = {table.name: table.state for table in _planned(shop)}
+    rows = histories(shop.lake.pipeline, str(shop.lake.paths.warehouse)).rows
+    lacking = {row["history"]: row["missing"] for row in rows}
+    return planned["lines"], lacking["lines_changes"]
+
+
 def test_a_child_whose_rows_a_mirror_has_needs_no_snapshot(tmp_path: Path) -> None:
     shop = shop_of(tmp_path, MIRRORS, [NO_CHILD], BOTH)
     shop.forget()
     shop.declare(BOTH, MIRRORS, [DOCUMENTS])
     says = (
-        "doc_stream has no complete changes of lines below csn 151; nothing to do: documents, also of earlier states, "
-        "are right, because they read lines_changes"
+        "doc_stream lacks changes of lines below csn 151; no action is needed: documents are computed from "
+        "lines_changes, and are correct as of every csn that lines_changes covers"
     )
     planned = {table.name: table.state for table in _planned(shop)}
     assert planned["doc_stream"] == f"gets items; {says}"

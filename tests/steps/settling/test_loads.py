@@ -9,8 +9,10 @@ from called import step_of
 from steps.settling.edited_shop import EditedShop
 from steps.settling.test_settle import BOTH, OF_LINES, OF_ORDERS, fill, incomplete, shop, without_messages
 from txloom.errors import ConfigurationError
+from txloom.quality import findings as f
 from txloom.steps.settling.forecast import forecast
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
+from txloom.storage.checks import findings
 
 __all__ = ["shop"]
 
@@ -72,3 +74,25 @@ def test_a_table_without_a_key_is_not_loaded_twice_as_of_one_csn(shop: EditedSho
     shop.run()
     assert (shop.shown("orders"), shop.shown("lines")) == (shop.source("orders"), shop.source("lines"))
     assert step(Snapshot(exported, shop.csn))["skipped"] == 1
+
+
+@pytest.mark.parametrize("as_of_the_change", [False, True], ids=["load before the change", "load after it"])
+def test_a_change_of_a_row_that_an_incomplete_table_lacks_is_no_second_finding(
+    shop: EditedShop, *, as_of_the_change: bool
+) -> None:
+    without_messages(shop)
+    csn, exported = shop.csn, shop.export("lines")
+    order = {"id": 1, "total": 5}
+    shop.commit(("U", "lines", {"id": 20, "o_id": 1, "q": 6}), ("D", "lines", 10), ("U", "orders", order))
+    shop.run()
+    assert findings.open_findings(shop.lake.paths) == incomplete(shop)
+    if as_of_the_change:
+        csn, exported = shop.csn, shop.export("lines")
+    shop.lake.step(load_snapshot, shop.lake.session, Snapshot(exported, csn, ahead=True))
+    shop.run()
+    assert findings.open_findings(shop.lake.paths) == []
+    assert shop.shown("lines") == shop.source("lines")
+    assert shop.shown("orders") == shop.source("orders")
+    shop.commit(("U", "lines", {"id": 999, "o_id": 1, "q": 7}))
+    shop.run()
+    assert [row["code"] for row in findings.open_findings(shop.lake.paths)] == [f.UNKNOWN_ROW]

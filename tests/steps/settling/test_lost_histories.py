@@ -114,7 +114,9 @@ def test_a_history_of_another_table_is_not_written_into(shop: EditedShop) -> Non
         shop.run()
     assert str(refused.value) == (
         "pipeline shop: targets.mirrors[orders].history: found lines_changes, expected changes of APP.LINES as before. "
-        "Give the target another history, or move the folder lines_changes away."
+        "Give the target another history, or move the folder lines_changes away. After the move, the next cycle "
+        "rebuilds the rows from the messages that are still kept. A table needs a snapshot if some of its messages are "
+        "gone."
     )
     lose(shop, "lines_changes")
     shop.run()

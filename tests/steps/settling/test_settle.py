@@ -93,6 +93,7 @@ def test_the_finding_of_a_table_closes_with_its_declaration(shop: EditedShop) ->
     assert shop.shown("orders") == shop.source("orders")
 
 
+@pytest.mark.long
 def test_no_state_is_read_that_a_history_lacks_changes_of(shop: EditedShop) -> None:
     without_messages(shop)
     first, last = min(shop.states), shop.csn

@@ -19,6 +19,7 @@ from txloom.steps.backfill.compare import CHANGES, compare_shadows
 from txloom.steps.backfill.rebuild import rebuild_shadows
 from txloom.steps.backfill.scope import HIGHEST, Scope, csns_of, resumed, scope_of
 from txloom.steps.step import Counts, Step
+from txloom.storage.declarations.pending_edits import refuse_renamed_keys
 from txloom.storage.declarations.redeclared import redeclared_of
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import schema_evolution
@@ -87,6 +88,7 @@ def backfill(step: Step, task: str, within: Range = Range()) -> Counts:
 
 
 def _rebuild(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int]:
+    refuse_renamed_keys(scope.pipeline, scope.paths)
     for target in [*scope.histories, *scope.currents]:
         if lagging := schema_evolution.lagging(scope.paths.table(target.name), target.schema):
             raise ConfigurationError(

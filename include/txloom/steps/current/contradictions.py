@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from txloom.current.folding.contradictions import DIFFERS, EXISTS, UNKNOWN
 from txloom.quality import findings as f
@@ -16,15 +16,19 @@ COUNTED = re.compile(r"(?:^|, )(\w+) \d+/(?:\d+|\?)(?=,|$)")
 CODES = {DIFFERS: f.CHANGED, EXISTS: f.KEY_TWICE, UNKNOWN: f.UNKNOWN_ROW}
 
 
-def findings_of(paths: TablePaths, contradictions: Mapping[str, Sequence[str]]) -> list[Finding]:
+def findings_of(
+    paths: TablePaths, contradictions: Mapping[str, Sequence[str]], incomplete: Collection[str] = ()
+) -> list[Finding]:
     """Return the findings for contradictions, in the order of table names; nothing is written.
 
     A table with open dead letters is left out, and one of which a dead transaction lacks rows: its rows may differ
-    because of them, as the cuts say.
+    because of them, as the cuts say. An incomplete table is left out too: its finding "history is not complete" names
+    the missing changes, and closes when the table is complete.
 
     Args:
         paths: the tables of the pipeline.
         contradictions: by table, JSON texts as `txloom.current.folding.contradictions` writes them.
+        incomplete: the source tables whose histories are not complete.
     """
     if not any(contradictions.values()):
         return []
@@ -32,7 +36,7 @@ def findings_of(paths: TablePaths, contradictions: Mapping[str, Sequence[str]]) 
     broken = {row["table"] for row in letters} | {table for row in letters for table in counted(row["detail"])}
     return [
         _finding(table, json.loads(text))
-        for table in sorted(set(contradictions) - broken)
+        for table in sorted({*contradictions} - broken - {*incomplete})
         for text in contradictions[table]
     ]
 

@@ -9,8 +9,13 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from txloom.config.models.pipeline import Pipeline
 from txloom.steps.parallel import Failures
 from txloom.steps.step import Step
+from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.declarations import records
+from txloom.storage.declarations.earlier_steps import is_buffered
+from txloom.storage.declarations.records import Pair
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.read_session import exists
@@ -42,8 +47,11 @@ def clean_history(step: Step) -> dict[str, int]:
         return counts
     counts["horizon"] = history_retention.horizon(paths, keep, pipeline.maintenance.vacuum.retain, datetime.now(UTC))
     failures = Failures()
+    as_declared = _as_declared(pipeline, paths)
     cleanable = [
-        row_table for row_table in row_tables(effective_pipeline(pipeline, paths)) if _has_superseded(row_table, paths)
+        row_table
+        for row_table in row_tables(effective_pipeline(pipeline, paths))
+        if _has_superseded(row_table, paths) and (row_table.history, row_table.table.name) in as_declared
     ]
     sizes = failures.attempt(
         {row_table.table.name: partial(history_cleaning.rows, paths, row_table) for row_table in cleanable}
@@ -62,6 +70,18 @@ def clean_history(step: Step) -> dict[str, int]:
         counts["rows_after"] += sizes[name] - gone
     failures.refuse("cleaned")
     return counts
+
+
+def _as_declared(pipeline: Pipeline, paths: TablePaths) -> set[Pair]:
+    """Return the members of histories that a merge brought to the present declaration.
+
+    Until then a history may have its key under other names, or another key, by which other rows supersede each other.
+    """
+    seen, states = buffer_state(paths), records.states(records.read(paths))
+    if seen is None or not is_buffered(pipeline, seen):
+        return set()
+    declared = records.declared_pairs(pipeline)
+    return {pair for pair in declared if pair not in states or not states[pair].is_open}
 
 
 def _has_superseded(row_table: RowTable, paths: TablePaths) -> bool:

@@ -84,7 +84,7 @@ def merge_current(step: Step) -> Counts:
         changed = [row_table for row_table in row_tables(healthy) if row_table.table.name in work.rows]
         unknown = [finding for row_table in changed for finding in unknown_values(paths, row_table, target)]
         several = findings_of_several(healthy, work.several)
-        seen = [*findings_of(paths, work.contradictions), *unknown, *several]
+        seen = [*findings_of(paths, work.contradictions, followed.incomplete), *unknown, *several]
         new = findings.record(paths, seen, run_id, step.pipeline.source.format)
         note_back(paths, known, work.columns, run_id)
         merged = _write_all(healthy, work, failures)

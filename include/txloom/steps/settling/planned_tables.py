@@ -1,6 +1,6 @@
 """The tables that a declaration makes, and what the next cycle does to those that a warehouse has already."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -9,7 +9,13 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.problems import counted
 from txloom.errors import ConfigurationError
 from txloom.steps.settling.forecast import Forecast, Made, forecast
-from txloom.storage.declarations.incomplete import current_tables_of, describe_begin, feeding
+from txloom.storage.declarations.incomplete import (
+    awaited,
+    completing_loads,
+    current_tables_of,
+    describe_begin,
+    feeding,
+)
 from txloom.storage.declarations.records import declared_pairs
 from txloom.storage.declarations.refused_edits import messages_of
 from txloom.storage.delta import arrow_tables, small_tables
@@ -70,7 +76,8 @@ def planned_tables(pipeline: Pipeline, warehouse: str | None, name_or_file: str 
     expected = forecast(pipeline, paths)
     if expected.refused:
         raise ConfigurationError(messages_of(expected.refused, name_or_file or pipeline.name))
-    plans = _Plans(pipeline, paths, expected)
+    waiting = completing_loads(pipeline, paths, expected.incomplete)
+    plans = _Plans(pipeline, paths, expected, waiting)
     return [*map(plans.of, _targets(pipeline)), *plans.left_out()]
 
 
@@ -118,11 +125,13 @@ class _Plans:
         pipeline: the declaration.
         paths: the tables of the pipeline.
         expected: what the next cycle does because the declaration changed.
+        waiting: by incomplete table, the csn of the loaded snapshot that will complete the table, if there is one.
     """
 
     pipeline: Pipeline
     paths: TablePaths
     expected: Forecast
+    waiting: Mapping[str, int]
 
     def of(self, target: _Target) -> PlannedTable:
         """Return a target's table with what the next cycle does to it."""
@@ -151,10 +160,17 @@ class _Plans:
         if name in current_tables_of(self.pipeline, self.expected.incomplete):
             held = self.pipeline.targets.incomplete == "hold"
             parts.append("no cut is published" if held else "left out of cuts")
-            parts[-1] += " until a snapshot is loaded"
+            lacking = [each for each in self.expected.incomplete if name in current_tables_of(self.pipeline, [each])]
+            parts[-1] += f" until {self._describe_completion(lacking)}"
         return replace(
             target.table, state="; ".join(parts) or AS_IT_IS, rows=rows, seconds=-(-rows // HISTORY_ROWS_A_SECOND)
         )
+
+    def _describe_completion(self, lacking: Collection[str]) -> str:
+        """Describe what completes the given tables: the stream if a snapshot of each is loaded, else a snapshot."""
+        if lacking and {*lacking} <= {*self.waiting}:
+            return awaited(max(self.waiting[each] for each in lacking))
+        return "a snapshot is loaded"
 
     def _feeding(self, target: _Target) -> int:
         """Return how many rows a current table is computed from."""

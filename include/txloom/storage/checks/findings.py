@@ -95,7 +95,8 @@ def lines(finding: Finding, source_format: str | None = None) -> str:
     'csn jumped back, since csn 7 (x1): x1 has csn 7. The new'
     """
     where = ".".join(name for name in (finding.table, finding.column) if name)
-    since = "" if finding.since_csn is None else f"since csn {finding.since_csn} ({finding.xid})"
+    since = "" if finding.since_csn is None else f"since csn {finding.since_csn}"
+    since += f" ({finding.xid})" if since and finding.xid is not None else ""
     what = ", ".join(part for part in (finding.code, where, since) if part)
     return f"{what}: {finding.evidence}. {finding.hint(source_format)}"
 

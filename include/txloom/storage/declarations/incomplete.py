@@ -1,12 +1,13 @@
 """The tables that are not complete, because a declaration changed and messages of before are not kept."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeforeHistory
 from txloom.storage.declarations import marks
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, State
+from txloom.storage.landing import loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable, row_tables
@@ -38,9 +39,36 @@ def describe_begin(history: str, member: str, since_csn: int, feeding_history: s
         feeding_history: the name of the history from which the member's rows are computed.
     """
     return (
-        f"{history} has no complete changes of {member} below csn {since_csn}; nothing to do: documents, also of "
-        f"earlier states, are right, because they read {feeding_history}"
+        f"{history} lacks changes of {member} below csn {since_csn}; no action is needed: documents are computed from "
+        f"{feeding_history}, and are correct as of every csn that {feeding_history} covers"
     )
+
+
+def awaited(csn: int) -> str:
+    """Describe the condition that completes a table with a loaded snapshot; csn: the csn of the snapshot."""
+    return f"the stream reaches csn {csn}, as of which a snapshot has been loaded"
+
+
+def completing_loads(pipeline: Pipeline, paths: TablePaths, lacking: Collection[str]) -> dict[str, int]:
+    """Return by incomplete table the csn of the loaded snapshot that will complete the table.
+
+    A table without such a snapshot is left out.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        lacking: the names of the incomplete source tables.
+    """
+    if not lacking:
+        return {}
+    states, fed = r.states(r.read(paths)), feeding(pipeline)
+    # since_csn is the csn after the last missing one. A snapshot as of that last missing csn completes the history.
+    first = {name: states[fed[name]].newest.since_csn for name in lacking if states[fed[name]].is_lacking}
+    if not first:
+        return {}
+    released = loaded_snapshots.loaded(pipeline, paths, loaded_snapshots.ANY, loaded_snapshots.ANY)
+    loads = released | loaded_snapshots.waiting(pipeline, paths, first)
+    return {name: loads[name] for name in first if loads.get(name, -1) + 1 >= first[name]}
 
 
 def refuse_incomplete(paths: TablePaths, read_tables: Iterable[RowTable], csn: int) -> None:

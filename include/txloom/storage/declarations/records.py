@@ -154,7 +154,15 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
 def differs(one: Record, other: Record) -> bool:
     """Return whether rows that were written by one record's declaration are none of the other's."""
     has, needs = one.declaration, other.declaration
-    return any(has.get(name) != needs.get(name) for name in ("source", "key", "dropped_columns"))
+    is_as_before = all(has.get(name) == needs.get(name) for name in ("source", "dropped_columns"))
+    return not is_as_before or _key_sources(has) != _key_sources(needs)
+
+
+def _key_sources(content: Content) -> list[str]:
+    """Return the source names of the declared key columns, in lower case, in the order of the key."""
+    columns = content["columns"]
+    # The record of a lake older than records lists only columns that the history has, so a key column may be absent.
+    return [columns[name][1].casefold() if name in columns else name for name in content["key"]]
 
 
 def _renamed(states_of: Mapping[Pair, State], pair: Pair) -> State | None:

@@ -1,26 +1,34 @@
 """Edits of a declaration that no rebuild can follow: an existing table holds rows of another kind."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
+from txloom.config.contents import table_content
 from txloom.config.load import line_of_column, line_of_target, locate
 from txloom.config.models.pipeline import Column, Pipeline, Table
 from txloom.config.problems import Problem
+from txloom.current.folding.value_sources import WHOLE
 from txloom.errors import ConfigurationError
 from txloom.events.values.scalars import arrow_type
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.read_session import exists
+from txloom.storage.delta.sql import sql_name, text_list
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import partition_columns, row_tables
 
 TABLES = "tables"
 """The key of a declaration with the watched tables."""
+REBUILT = (
+    "After the move, the next cycle rebuilds the rows from the messages that are still kept. A table needs a snapshot "
+    "if some of its messages are gone."
+)
+"""What the next cycle does after the folder of a history is moved away."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
         known: the records, in order.
     """
     others = [*_other_histories(pipeline, paths, known), *_other_partitions(pipeline, paths)]
-    return [*others, *_find_other_types(pipeline, paths, known)]
+    return [*others, *_find_other_types(pipeline, paths, known), *_find_empty_keys(pipeline, paths, known)]
 
 
 def _other_histories(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]) -> Iterator[RefusedEdit]:
@@ -142,7 +150,7 @@ def _other(paths: TablePaths, history: str, held: Mapping[str, Mapping[Pair, Hel
 
 def _way_out(history: str, other: Held) -> tuple[str, str]:
     """Return what an edit may say instead, and how it can stay."""
-    return f"{other} as before", f"Give the target another history, or move the folder {history} away."
+    return f"{other} as before", f"Give the target another history, or move the folder {history} away. {REBUILT}"
 
 
 def _other_partitions(pipeline: Pipeline, paths: TablePaths) -> Iterator[RefusedEdit]:
@@ -167,22 +175,40 @@ class HeldMember:
         history: the name of the history.
         types: by column, its types in the history: of the values after and before a change.
         state: of the history's member; None: no record has it.
+        field: of an aggregate's history, the field that has the changes; None: the history is a mirror's.
     """
 
     history: str
     types: Mapping[str, pa.DataType]
     state: State | None
+    field: str | None = None
 
     def find_type(self, column: Column) -> pa.DataType | None:
         """Return the type of the values that a history has of a column, maybe under an earlier name; None: it has none.
 
         Of two, the one that the declared type does not hold is returned.
         """
-        sources = {source: name for name, source in self.state.held.items()} if self.state is not None else {}
-        types = [self.types.get(name) for name in (column.name, sources.get(column.source.casefold(), column.name))]
-        known = [kind for kind in types if kind is not None]
+        known = [self.types[name] for name in self._find_names(column)]
         refused = [kind for kind in known if not _can_hold(column, kind)]
         return next(iter([*refused, *known]), None)
+
+    def lacks(self, paths: TablePaths, column: Column) -> bool:
+        """Return whether any row change has no value of a column, under any of the column's names in the history."""
+        changes = "t"
+        if self.field is not None:
+            changes = f"(select unnest({sql_name(self.field)}) as change from t) u"
+        head = "" if self.field is None else "change."
+        empty = [f"{head}{sql_name(name)} is null" for name in self._find_names(column)]
+        where = " and ".join([f"{head}_txloom_op not in ({text_list(WHOLE)})", *empty])
+        return bool(
+            small_tables.query(paths.table(self.history), f"select 1 as n from {changes} where {where} limit 1")
+        )
+
+    def _find_names(self, column: Column) -> list[str]:
+        """Return the names under which the history has a column's values: the column's own name and an earlier name."""
+        sources = {source: name for name, source in self.state.held.items()} if self.state is not None else {}
+        names = dict.fromkeys((column.name, sources.get(column.source.casefold(), column.name)))
+        return [name for name in names if name in self.types]
 
 
 def _can_hold(column: Column, kind: pa.DataType) -> bool:
@@ -202,8 +228,30 @@ def _find_other_types(pipeline: Pipeline, paths: TablePaths, known: Sequence[Rec
                 folders = dict.fromkeys(history for history, _ in refused)
                 named = f"the folder{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
                 expected = f"{before} as before, or a type that holds all its values"
-                hint = f"Or move {named} away, and the next cycle makes the rows again from messages."
+                hint = f"Or move {named} away. {REBUILT}"
                 yield RefusedEdit(TABLES, table.name, column.name, str(column.type), expected, hint)
+
+
+def _find_empty_keys(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]) -> Iterator[RefusedEdit]:
+    """Yield the columns of a changed key of which some change in a history has no value.
+
+    A change without a complete key does not identify a row, so no table can be computed from the history. The cycle
+    replaces the history only if every message is kept and has a value.
+    """
+    states = r.states(known)
+    for table in pipeline.tables:
+        for member in _find_members(pipeline, paths, states, table):
+            before = member.state.settled if member.state is not None else None
+            if before is None or not r.differs(before, replace(before, declaration=table_content(table))):
+                continue
+            for name in table.key:
+                if member.lacks(paths, column := table.column(name)):
+                    expected = f"a column with a value in every change of {member.history}"
+                    hint = (
+                        "First declare the column without adding it to the key. Add the column to the key after a "
+                        "cycle has taken its values from messages. Or give the target another history."
+                    )
+                    yield RefusedEdit(TABLES, table.name, name, f"{column.type} in the key", expected, hint)
 
 
 def _find_members(
@@ -227,7 +275,7 @@ def _find_members(
             if pa.types.is_list(kind := schema.field(field).type):
                 inside = kind.value_type
                 types = {inside.field(i).name: inside.field(i).type for i in range(inside.num_fields)}
-                yield HeldMember(aggregate.history, types, state)
+                yield HeldMember(aggregate.history, types, state, field)
 
 
 def _find_state(states: Mapping[Pair, State], history: str, table: Table) -> State | None:

@@ -4,7 +4,13 @@ from collections.abc import Mapping
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.declarations import records
-from txloom.storage.declarations.incomplete import describe_begin, feeding
+from txloom.storage.declarations.incomplete import (
+    awaited,
+    completing_loads,
+    describe_begin,
+    feeding,
+    incomplete_tables,
+)
 from txloom.storage.declarations.records import Pair, State
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, last_step, open_tables, sliced
@@ -19,6 +25,7 @@ def histories(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
     """
     paths, declared = TablePaths(warehouse, pipeline.name), records.declared_pairs(pipeline)
     states, fed = records.states(records.read(paths)), feeding(pipeline)
+    waiting = completing_loads(pipeline, paths, incomplete_tables(pipeline, states))
     rows = [
         {
             "history": pair[0],
@@ -26,7 +33,7 @@ def histories(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
             "status": state.newest.status,
             "since_csn": state.newest.since_csn,
             "reason": state.newest.reason,
-            "missing": _describe_missing(pair, state, states, fed),
+            "missing": _describe_missing(pair, states, fed, waiting),
             "at": state.newest.at,
             "is_complete": state.is_complete,
         }
@@ -37,12 +44,23 @@ def histories(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
     return sliced(rows, number, size, last_step(paths))
 
 
-def _describe_missing(pair: Pair, state: State, states: Mapping[Pair, State], fed: Mapping[str, Pair]) -> str | None:
-    """Describe what a history's member lacks; fed: by source table, the member that its rows are computed from."""
-    (history, member), missing = pair, state.newest.missing
+def _describe_missing(
+    pair: Pair, states: Mapping[Pair, State], fed: Mapping[str, Pair], waiting: Mapping[str, int]
+) -> str | None:
+    """Describe what a history's member lacks, and what completes that member.
+
+    Args:
+        pair: the history and the member.
+        states: by history and member.
+        fed: by source table, the history and member that the table's rows are computed from.
+        waiting: by incomplete table, the csn of the loaded snapshot that will complete the table, if there is one.
+    """
+    (history, member), newest = pair, states[pair].newest
     source = fed.get(member, pair)
-    if missing is None or state.newest.status != records.INCOMPLETE or source == pair:
-        return missing
-    if source not in states or not states[source].is_complete:
-        return missing
-    return f"{missing}. {describe_begin(history, member, state.newest.since_csn, source[0])}"
+    if newest.missing is None or newest.status != records.INCOMPLETE:
+        return newest.missing
+    if member in waiting:
+        return f"{newest.missing}. The table is not complete until {awaited(waiting[member])}"
+    if source == pair or source not in states or not states[source].is_complete:
+        return newest.missing
+    return f"{newest.missing}. {describe_begin(history, member, newest.since_csn, source[0])}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import masking
 from txloom.storage.declarations.incomplete import describe_lacking
+from txloom.storage.declarations.pending_edits import refuse_renamed_keys
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import sql_name
@@ -58,10 +59,12 @@ def key_story(
 ) -> Story:
     """Return the story of a key, given as text, of a watched table, a mirror, or an aggregate's documents.
 
-    Raises ConfigurationError for an unknown table or key column, or a value that its type does not have.
+    Raises ConfigurationError for an unknown table or key column, a value that its type does not have, or a key that the
+    histories have under other names until the next cycle.
     """
     limits(number, size)
     paths = TablePaths(warehouse, pipeline.name)
+    refuse_renamed_keys(pipeline, paths)
     question = row_question(effective_pipeline(pipeline, paths), table)
     row_key = read_key(question, key)
     begin, reached = (number - 1) * size, history_reader.known(paths)

@@ -11,6 +11,7 @@ from txloom.quality import masking
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.dead_letters.hints import hints_for
+from txloom.storage.declarations.pending_edits import refuse_renamed_keys
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
@@ -92,9 +93,13 @@ class TransactionName:
 def transaction(
     pipeline: Pipeline, warehouse: str, name: TransactionName, *, number: int = 1, size: int = SHOWN
 ) -> TransactionStory:
-    """Return the story of a transaction; number, size: the page of its events."""
+    """Return the story of a transaction; number, size: the page of its events.
+
+    Raises ConfigurationError for a key that the histories have under other names until the next cycle.
+    """
     limits(number, size)
     paths = TablePaths(warehouse, pipeline.name)
+    refuse_renamed_keys(pipeline, paths)
     candidates = _candidates(paths, name)
     as_of = last_step(paths)
     if len(candidates) != 1:
