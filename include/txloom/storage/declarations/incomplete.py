@@ -63,7 +63,8 @@ def completing_loads(pipeline: Pipeline, paths: TablePaths, lacking: Collection[
         return {}
     states, fed = r.states(r.read(paths)), feeding(pipeline)
     # since_csn is the csn after the last missing one. A snapshot as of that last missing csn completes the history.
-    first = {name: states[fed[name]].newest.since_csn for name in lacking if states[fed[name]].is_lacking}
+    known = {name: states[fed[name]] for name in lacking if fed[name] in states}
+    first = {name: state.newest.since_csn for name, state in known.items() if state.is_lacking}
     if not first:
         return {}
     released = loaded_snapshots.loaded(pipeline, paths, loaded_snapshots.ANY, loaded_snapshots.ANY)
