@@ -366,3 +366,19 @@ def test_rows_that_are_decoded_again_while_they_wait_are_no_duplicates_of_the_so
     assert sum(counts["duplicates"] for counts in counted) == 1
     assert sum(counts.get("redecoded", 0) for counts in counted) == 1
     assert shop.shown("lines") == shop.source("lines")
+
+
+def test_the_history_of_an_aggregate_has_the_key_of_its_root_under_its_new_name(shop: EditedShop) -> None:
+    shop.declare(BOTH, [], [DOCUMENTS])
+    fill(shop)
+    renamed = {"orders": {"number": "{type: long, source: id}", "total": "long"}, "lines": LINES}
+    shop.declare(renamed, [], [DOCUMENTS], keys={"orders": "[number]"})
+    shop.orders(4)
+    shop.run()
+    history = shop.lake.rows("doc_stream")
+    assert {row["number"] for row in history} == {1, 2, 3, 4}
+    assert all(row["id"] in (None, row["number"]) for row in history)
+    expected = [{"number": row.pop("id"), **row} for row in shop.documents()]
+    newest = dict(shop.cut["versions"])["doc_current"]
+    rows = sorted(shop.lake.rows("doc_current", newest), key=lambda row: row["number"])
+    assert [{name: row[name] for name in ("number", "total", "items")} for row in rows] == expected

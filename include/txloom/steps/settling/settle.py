@@ -127,15 +127,19 @@ def _rename(paths: TablePaths, states: Mapping[Pair, State], needs: Collection[N
         fields: dict[str, str] = {}
         of_fields: dict[str, Mapping[str, str]] = {}
         columns: Mapping[str, str] = {}
+        keys: Mapping[str, str] = {}
         for need in of_history:
-            field = states[need.pair].newest.declaration.get("field")
+            declared = states[need.pair].newest.declaration
+            field = declared.get("field")
             if field is None:
                 columns = need.renamed
                 continue
+            if declared["root"] == need.pair[1]:
+                keys = {new: old for new, old in need.renamed.items() if new in declared["key"]}
             fields |= {field: need.field} if need.field else {}
             of_fields |= {field: need.renamed} if need.renamed else {}
         until = max(need.until for need in of_history)
-        history_rewriting.rename(paths.table(history), Renamed(until, columns, fields, of_fields))
+        history_rewriting.rename(paths.table(history), Renamed(until, columns, keys, fields, of_fields))
 
 
 def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Missing) -> Record | None:

@@ -29,12 +29,14 @@ class Renamed:
     Args:
         until: the release.
         columns: by new name of a column, its name in these rows.
+        keys: of an aggregate's history, by new name of a column of the root's key, its name in these rows.
         fields: of an aggregate's history, by new name of a member's field, its name in these rows.
         of_fields: by field, the new names of columns of its member.
     """
 
     until: int
     columns: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
     of_fields: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -92,6 +94,8 @@ def _with_names(rows: pa.Table, renamed: Renamed) -> pa.Table:
     result = dict(columns)
     if renamed.columns:
         result |= _renamed_columns(columns, renamed.columns, earlier)
+    for new, old in renamed.keys.items():
+        result[new] = pc.if_else(earlier, columns[old].cast(columns[new].type), columns[new])
     for new, old in renamed.fields.items():
         if old in columns and new in columns:
             both = _with_columns(columns[new].type, columns[old].type, renamed.of_fields.get(new, {}).values())
