@@ -28,6 +28,7 @@ from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
+from txloom.storage.declarations import records
 from txloom.storage.declarations.incomplete import refuse_incomplete
 from txloom.storage.declarations.pending_edits import refuse_pending
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
@@ -249,8 +250,9 @@ def _refuse_gone(paths: TablePaths, read_tables: Collection[RowTable], upto: Wat
 
 def _refuse_lacking(paths: TablePaths, read_tables: Collection[RowTable], upto: Watermark) -> None:
     """Raise BeforeHistory where a history lacks changes or columns because the declaration changed."""
-    refuse_incomplete(paths, read_tables, upto.valid_through)
-    refuse_pending(paths, read_tables)
+    states = records.states(records.read(paths))
+    refuse_incomplete(states, read_tables, upto.valid_through)
+    refuse_pending(paths, states, read_tables)
 
 
 def _folded(paths: TablePaths, row_table: RowTable, upto: Watermark) -> pa.Table:

@@ -9,6 +9,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.problems import counted
 from txloom.errors import ConfigurationError
 from txloom.steps.settling.forecast import Forecast, Made, forecast
+from txloom.storage.declarations import records
 from txloom.storage.declarations.incomplete import (
     awaited,
     completing_loads,
@@ -76,7 +77,9 @@ def planned_tables(pipeline: Pipeline, warehouse: str | None, name_or_file: str 
     expected = forecast(pipeline, paths)
     if expected.refused:
         raise ConfigurationError(messages_of(expected.refused, name_or_file or pipeline.name))
-    waiting = completing_loads(pipeline, paths, expected.incomplete)
+    waiting: Mapping[str, int] = {}
+    if expected.incomplete:
+        waiting = completing_loads(pipeline, paths, records.states(records.read(paths)), expected.incomplete)
     plans = _Plans(pipeline, paths, expected, waiting)
     return [*map(plans.of, _targets(pipeline)), *plans.left_out()]
 

@@ -94,8 +94,7 @@ def _with_names(rows: pa.Table, renamed: Renamed) -> pa.Table:
     result = dict(columns)
     if renamed.columns:
         result |= _renamed_columns(columns, renamed.columns, earlier)
-    for new, old in renamed.keys.items():
-        result[new] = pc.if_else(earlier, columns[old].cast(columns[new].type), columns[new])
+    result |= _with_earlier(columns, renamed.keys, earlier)
     for new, old in renamed.fields.items():
         if old in columns and new in columns:
             both = _with_columns(columns[new].type, columns[old].type, renamed.of_fields.get(new, {}).values())
@@ -141,18 +140,21 @@ def _renamed_columns(
     columns: Mapping[str, AnyArray], names: Mapping[str, str], earlier: AnyArray
 ) -> dict[str, AnyArray]:
     """Return the columns of changes that get values under a new name."""
-    made: dict[str, AnyArray] = {}
-    for new, old in names.items():
-        made[new] = pc.if_else(earlier, columns[old].cast(columns[new].type), columns[new])
+    made = _with_earlier(columns, names, earlier)
     before = columns[f"{PREFIX}before"]
     images = {before.type.field(i).name: pc.struct_field(before, [i]) for i in range(before.type.num_fields)}
-    changed = {new: pc.if_else(earlier, images[old].cast(images[new].type), images[new]) for new, old in names.items()}
+    changed = _with_earlier(images, names, earlier)
     fields = [(images | changed)[each.name] for each in before.type]
     made[f"{PREFIX}before"] = pa.StructArray.from_arrays(fields, fields=list(before.type), mask=before.is_null())
     new_names = {old: new for new, old in names.items()}
     for name in (f"{PREFIX}{each}" for each in NAMED_COLUMNS):
         made[name] = _renamed_names(columns[name], new_names, earlier)
     return made
+
+
+def _with_earlier(columns: Mapping[str, AnyArray], names: Mapping[str, str], earlier: AnyArray) -> dict[str, AnyArray]:
+    """Return columns with new names, whose values in earlier rows come from the columns with the old names."""
+    return {new: pc.if_else(earlier, columns[old].cast(columns[new].type), columns[new]) for new, old in names.items()}
 
 
 def _renamed_names(lists: AnyArray, names: Mapping[str, str], earlier: AnyArray) -> AnyArray:

@@ -49,7 +49,9 @@ def awaited(csn: int) -> str:
     return f"the stream reaches csn {csn}, as of which a snapshot has been loaded"
 
 
-def completing_loads(pipeline: Pipeline, paths: TablePaths, lacking: Collection[str]) -> dict[str, int]:
+def completing_loads(
+    pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State], lacking: Collection[str]
+) -> dict[str, int]:
     """Return by incomplete table the csn of the loaded snapshot that will complete the table.
 
     A table without such a snapshot is left out.
@@ -57,11 +59,10 @@ def completing_loads(pipeline: Pipeline, paths: TablePaths, lacking: Collection[
     Args:
         pipeline: the declaration.
         paths: the tables of the pipeline.
+        states: of each history's member.
         lacking: the names of the incomplete source tables.
     """
-    if not lacking:
-        return {}
-    states, fed = r.states(r.read(paths)), feeding(pipeline)
+    fed = feeding(pipeline)
     # since_csn is the csn after the last missing one. A snapshot as of that last missing csn completes the history.
     known = {name: states[fed[name]] for name in lacking if fed[name] in states}
     first = {name: state.newest.since_csn for name, state in known.items() if state.is_lacking}
@@ -72,15 +73,14 @@ def completing_loads(pipeline: Pipeline, paths: TablePaths, lacking: Collection[
     return {name: loads[name] for name in first if loads.get(name, -1) + 1 >= first[name]}
 
 
-def refuse_incomplete(paths: TablePaths, read_tables: Iterable[RowTable], csn: int) -> None:
+def refuse_incomplete(states: Mapping[Pair, State], read_tables: Iterable[RowTable], csn: int) -> None:
     """Raise BeforeHistory where a history lacks changes at or below a csn, because the declaration changed.
 
     Args:
-        paths: the tables of the pipeline.
+        states: of each history's member.
         read_tables: the tables whose histories are read.
         csn: the csn.
     """
-    states = r.states(r.read(paths))
     for row_table in read_tables:
         name = row_table.table.name
         if (state := states.get((row_table.history, name))) is not None:

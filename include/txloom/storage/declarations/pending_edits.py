@@ -1,11 +1,11 @@
 """Edits of a declaration that no cycle has followed yet: histories have columns under their earlier names."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.errors import BeforeHistory, ConfigurationError
 from txloom.storage.declarations import records as r
-from txloom.storage.declarations.records import State
+from txloom.storage.declarations.records import Pair, State
 from txloom.storage.declarations.undeclared_columns import adopted
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets.row_tables import RowTable
@@ -36,17 +36,18 @@ def _find_new_names(table: Table, state: State) -> list[str]:
     return [name for name in table.key if has and name not in has]
 
 
-def refuse_pending(paths: TablePaths, read_tables: Collection[RowTable]) -> None:
+def refuse_pending(paths: TablePaths, states: Mapping[Pair, State], read_tables: Collection[RowTable]) -> None:
     """Refuse to read a history that lacks the declared columns of a table until the next cycle.
 
     Args:
         paths: the tables of the pipeline.
+        states: of each history's member.
         read_tables: the tables whose histories are read.
 
     Raises:
         BeforeHistory: a column was declared or renamed since, or takes its values from another column of the source.
     """
-    states, taken_up = r.states(r.read(paths)), {(each.table, each.column) for each in adopted(paths)}
+    taken_up = {(each.table, each.column) for each in adopted(paths)}
     for row_table in read_tables:
         table, state = row_table.table, states.get((row_table.history, row_table.table.name))
         if state is None:

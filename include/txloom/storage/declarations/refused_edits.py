@@ -95,7 +95,11 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
         known: the records, in order.
     """
     others = [*_other_histories(pipeline, paths, known), *_other_partitions(pipeline, paths)]
-    return [*others, *_find_other_types(pipeline, paths, known), *_find_empty_keys(pipeline, paths, known)]
+    states = r.states(known)
+    for table in pipeline.tables:
+        members = [*_find_members(pipeline, paths, states, table)]
+        others += [*_find_other_types(table, members), *_find_empty_keys(paths, table, members)]
+    return others
 
 
 def _other_histories(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]) -> Iterator[RefusedEdit]:
@@ -215,43 +219,38 @@ def _can_hold(column: Column, kind: pa.DataType) -> bool:
     return schema_evolution.can_become(kind, arrow_type(column.type))
 
 
-def _find_other_types(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]) -> Iterator[RefusedEdit]:
+def _find_other_types(table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
     """Yield columns with a declared type that does not hold every value that a history may have of them."""
-    states = r.states(known)
-    for table in pipeline.tables:
-        members = [*_find_members(pipeline, paths, states, table)]
-        for column in table.columns:
-            held = [(each.history, kind) for each in members if (kind := each.find_type(column)) is not None]
-            refused = [(history, kind) for history, kind in held if not _can_hold(column, kind)]
-            if refused:
-                before = schema_evolution.describe_type(refused[0][1])
-                folders = dict.fromkeys(history for history, _ in refused)
-                named = f"the folder{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
-                expected = f"{before} as before, or a type that holds all its values"
-                hint = f"Or move {named} away. {REBUILT}"
-                yield RefusedEdit(TABLES, table.name, column.name, str(column.type), expected, hint)
+    for column in table.columns:
+        held = [(each.history, kind) for each in members if (kind := each.find_type(column)) is not None]
+        refused = [(history, kind) for history, kind in held if not _can_hold(column, kind)]
+        if refused:
+            before = schema_evolution.describe_type(refused[0][1])
+            folders = dict.fromkeys(history for history, _ in refused)
+            named = f"the folder{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
+            expected = f"{before} as before, or a type that holds all its values"
+            hint = f"Or move {named} away. {REBUILT}"
+            yield RefusedEdit(TABLES, table.name, column.name, str(column.type), expected, hint)
 
 
-def _find_empty_keys(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]) -> Iterator[RefusedEdit]:
+def _find_empty_keys(paths: TablePaths, table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
     """Yield the columns of a changed key of which some change in a history has no value.
 
     A change without a complete key does not identify a row, so no table can be computed from the history. The cycle
     replaces the history only if every message is kept and has a value.
     """
-    states = r.states(known)
-    for table in pipeline.tables:
-        for member in _find_members(pipeline, paths, states, table):
-            before = member.state.settled if member.state is not None else None
-            if before is None or not r.differs(before, replace(before, declaration=table_content(table))):
-                continue
-            for name in table.key:
-                if member.lacks(paths, column := table.column(name)):
-                    expected = f"a column with a value in every change of {member.history}"
-                    hint = (
-                        "First declare the column without adding it to the key. Add the column to the key after a "
-                        "cycle has taken its values from messages. Or give the target another history."
-                    )
-                    yield RefusedEdit(TABLES, table.name, name, f"{column.type} in the key", expected, hint)
+    for member in members:
+        before = member.state.settled if member.state is not None else None
+        if before is None or not r.differs(before, replace(before, declaration=table_content(table))):
+            continue
+        for column in map(table.column, table.key):
+            if member.lacks(paths, column):
+                expected = f"a column with a value in every change of {member.history}"
+                hint = (
+                    "First declare the column without adding it to the key. Add the column to the key after a "
+                    "cycle has taken its values from messages. Or give the target another history."
+                )
+                yield RefusedEdit(TABLES, table.name, column.name, f"{column.type} in the key", expected, hint)
 
 
 def _find_members(

@@ -25,7 +25,7 @@ def histories(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
     """
     paths, declared = TablePaths(warehouse, pipeline.name), records.declared_pairs(pipeline)
     states, fed = records.states(records.read(paths)), feeding(pipeline)
-    waiting = completing_loads(pipeline, paths, incomplete_tables(pipeline, states))
+    waiting = completing_loads(pipeline, paths, states, incomplete_tables(pipeline, states))
     rows = [
         {
             "history": pair[0],
