@@ -135,7 +135,9 @@ def test_a_backfill_leaves_what_it_cannot_read_any_more(lake: Old) -> None:
     lake.maintain()
     step = step_of(lake.pipeline, lake.warehouse, "b1", lambda: lake.spark)
     counts = backfill(step, "rebuild")
-    assert counts["gone"] == counts["transactions"] > 1
+    # A run may leave out the tests of this file that commit more.
+    released = len(lake.query("transactions", "select distinct transaction_id from t where status = 'released'"))
+    assert (counts["gone"], counts["transactions"]) == (released, released)
     compared = backfill(step, "compare")
     assert compared["changes"] == 0
     backfill(step, "drop")
