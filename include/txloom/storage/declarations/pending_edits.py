@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
+from txloom.config.contents import Content
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.errors import BeforeHistory, ConfigurationError
 from txloom.storage.declarations import records as r
@@ -32,8 +33,14 @@ def refuse_renamed_keys(pipeline: Pipeline, paths: TablePaths) -> None:
 
 def _find_new_names(table: Table, state: State) -> list[str]:
     """Return the key columns of a table that its history does not have under their declared names."""
-    has = {} if state.settled is None else state.settled.declaration["columns"]
-    return [name for name in table.key if has and name not in has]
+    pending = [] if state.settled is None else _find_pending(table, state.settled.declaration)
+    return [name for name in table.key if name in pending]
+
+
+def _find_pending(table: Table, declaration: Content) -> list[str]:
+    """Return the columns of a table that a history of another declaration lacks or has from another source column."""
+    has = {name: source.casefold() for name, (_, source) in declaration["columns"].items()}
+    return [column.name for column in table.columns if has.get(column.name) != column.source.casefold()]
 
 
 def refuse_pending(paths: TablePaths, states: Mapping[Pair, State], read_tables: Collection[RowTable]) -> None:
@@ -52,12 +59,10 @@ def refuse_pending(paths: TablePaths, states: Mapping[Pair, State], read_tables:
         table, state = row_table.table, states.get((row_table.history, row_table.table.name))
         if state is None:
             continue
-        has = {name: source.casefold() for name, (_, source) in state.newest.declaration["columns"].items()}
         pending = [
-            column.name
-            for column in table.columns
-            if has.get(column.name) != column.source.casefold()
-            and not any((name, column.name) in taken_up for name in state.names)
+            column
+            for column in _find_pending(table, state.newest.declaration)
+            if not any((name, column) in taken_up for name in state.names)
         ]
         if pending:
             raise BeforeHistory(
