@@ -381,9 +381,11 @@ LEDGER = arrow_schema(
         ("valid_through", pa.int64()),
         ("balanced", pa.bool_()),
         ("detail", pa.string()),
+        ("declared", pa.string()),
         (ENTERED, pa.int64()),
     ]
 )
+"""One row for each step of each run. declared: of a merge, the digest of the declaration that it worked by."""
 
 DISMISSALS = arrow_schema(
     [

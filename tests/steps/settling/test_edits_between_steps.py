@@ -77,3 +77,26 @@ def test_messages_that_were_landed_by_a_declaration_that_is_gone_again_are_decod
     shop.run()
     assert shop.shown("lines") == shop.source("lines")
     assert len(shop.source("lines")) == 2
+
+
+@pytest.mark.parametrize("behind", ["publish", "land", "buffer"])
+def test_no_cut_shows_a_table_as_it_was_before_its_name_was_given_back(tmp_path: Path, behind: str) -> None:
+    """The last merge wrote a table under another name; the one of the first name is as the merge before left it."""
+    shop = EditedShop(tmp_path)
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    shop.orders(1)
+    shop.run()
+    shop.declare({"orders": ORDERS}, ["{table: orders, current: renamed}"])
+    shop.orders(2)
+    shop.run()
+    shop.orders(3)
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    if behind in ("land", "buffer"):
+        shop.lake.land()
+    if behind == "buffer":
+        shop.lake.buffer()
+    cuts = len(shop.lake.rows("cuts"))
+    assert shop.lake.step(publish, None) == {"published": 0}
+    assert len(shop.lake.rows("cuts")) == cuts
+    shop.run()
+    assert shop.shown("orders") == shop.source("orders")

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from txloom.config.contents import digest_of, pipeline_content
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.current.contradictions import findings_of
 from txloom.steps.merge.merge_plan import Merge, Work
@@ -100,7 +101,15 @@ def merge_current(step: Step) -> Counts:
     counts |= {"incomplete": len(followed.incomplete)} if followed.incomplete else {}
     counts |= {"findings": len(new)} | ({"failed": len(failures.errors)} if failures.errors else {})
     detail = str(failures) or None
-    entry = Entry(run_id, "merge_current", datetime.now(UTC), counts, valid_through=target.valid_through, detail=detail)
+    entry = Entry(
+        run_id,
+        "merge_current",
+        datetime.now(UTC),
+        counts,
+        valid_through=target.valid_through,
+        detail=detail,
+        declared=digest_of(pipeline_content(step.pipeline)),
+    )
     write_ledger(paths.warehouse, paths.pipeline, entry)
     failures.refuse()
     note_declared(step.pipeline, paths, known, run_id)

@@ -58,7 +58,7 @@ def publish(step: Step) -> Counts:
     newest = newest_cut(paths)
     if last is None or (newest is None and not _shows_anything(paths, last.reached)):
         return {"published": 0}
-    if not earlier_steps.is_merged(pipeline, paths, last.stamps):
+    if not earlier_steps.is_merged(pipeline, paths, last):
         LOG.info("the declaration was edited since tables were merged: the next cycle publishes by it")
         return {"published": 0}
     reached = last.reached

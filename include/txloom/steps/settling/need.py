@@ -7,6 +7,7 @@ from txloom.config import names
 from txloom.config.contents import Content
 from txloom.quality import findings as f
 from txloom.steps.declarations.declare import by_source
+from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations.records import INCOMPLETE, LOST, ROWS_OF_BEFORE, Pair, State, differs
 from txloom.storage.declarations.undeclared_columns import Adopted
 from txloom.storage.delta import small_tables
@@ -96,14 +97,15 @@ def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border:
     gap = state.follows if has_released(paths, f"release > {state.follows} and {earlier(until, border)}") else None
     if differs(state.settled, state.newest) or (state.differed and gap is not None):
         return Need(pair, until, border, everything=True, replaces=True, recomputes=True)
-    values, renamed = _compare_columns(paths, state, before, {each.source: each.column for each in adopted})
+    named = history_rewriting.renamed_to(paths, state) or before
+    values, renamed = _compare_columns(paths, state, named, {each.source: each.column for each in adopted})
     values |= values_before(paths, state, adopted)
     removed = {name for name in before["columns"] if name not in content["columns"]}
-    field_before = before.get("field") if before.get("field") != content.get("field") else None
+    field_before = named.get("field") if named.get("field") != content.get("field") else None
     need = Need(pair, until, border, False, gap, values, renamed, field_before)
     is_again = state.settled.status == INCOMPLETE or state.newest.reason == ROWS_OF_BEFORE
     is_back = any(source in state.sources for source in by_source(content).keys() - by_source(before).keys())
-    is_other = bool(removed) or is_back or is_again or not need.is_nothing
+    is_other = bool(removed) or is_back or is_again or named != before or not need.is_nothing
     return replace(need, recomputes=is_other, everything=is_again)
 
 
@@ -129,10 +131,19 @@ def values_before(paths: TablePaths, state: State, adopted: Iterable[Adopted]) -
 
 
 def _compare_columns(
-    paths: TablePaths, state: State, before: Content, adopted: Mapping[str, str]
+    paths: TablePaths, state: State, named: Content, adopted: Mapping[str, str]
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Return `values` and `renamed` of a need; before: the settled declaration; adopted: see `need_of`."""
-    declared = {source: name for source, (name, _) in by_source(before).items()}
+    """Return `values` and `renamed` of a need.
+
+    Args:
+        paths: the tables of the pipeline.
+        state: the state of the member, with a settled record.
+        named: the declaration whose names the columns of earlier rows have.
+        adopted: by source of a column that the table took up, its name.
+    """
+    assert state.settled is not None
+    declared = {source: name for source, (name, _) in by_source(state.settled.declaration).items()}
+    now = {source: name for source, (name, _) in by_source(named).items()}
     held = {source: name for name, source in state.held.items()}
     taken_up = {source.casefold(): name for source, name in adopted.items()}
     values, renamed = dict[str, int](), dict[str, str]()
@@ -142,8 +153,10 @@ def _compare_columns(
         if earlier is None:
             is_lost = was_left_out or name in state.held
         else:
-            # While a column was left out, its values may have been taken up under another name.
-            is_lost = was_left_out and source in taken_up
+            # While a column was left out, its values may have been taken up under another name, and another column may
+            # have got its name.
+            is_lost = (was_left_out and source in taken_up) or (source not in now and earlier in now.values())
+            earlier = now.get(source, earlier)
             renamed |= {name: earlier} if earlier != name and not is_lost else {}
         if is_lost:
             values[name] = 0

@@ -119,11 +119,11 @@ def taken_up_since(
 
 def _rename(paths: TablePaths, states: Mapping[Pair, State], needs: Collection[Need]) -> None:
     """Give values of earlier releases the new names of their columns, one history after the other."""
-    by_history: dict[str, list[Need]] = {}
+    by_write: dict[tuple[str, int], list[Need]] = {}
     for need in needs:
         if need.renamed or need.field:
-            by_history.setdefault(need.pair[0], []).append(need)
-    for history, of_history in by_history.items():
+            by_write.setdefault((need.pair[0], need.until), []).append(need)
+    for (history, until), of_history in by_write.items():
         fields: dict[str, str] = {}
         of_fields: dict[str, Mapping[str, str]] = {}
         columns: Mapping[str, str] = {}
@@ -138,8 +138,8 @@ def _rename(paths: TablePaths, states: Mapping[Pair, State], needs: Collection[N
                 keys = {new: old for new, old in need.renamed.items() if new in declared["key"]}
             fields |= {field: need.field} if need.field else {}
             of_fields |= {field: need.renamed} if need.renamed else {}
-        until = max(need.until for need in of_history)
-        history_rewriting.rename(paths.table(history), Renamed(until, columns, keys, fields, of_fields))
+        numbers = history_rewriting.numbers_of(states[need.pair] for need in of_history)
+        history_rewriting.rename(paths.table(history), Renamed(until, columns, keys, fields, of_fields), numbers)
 
 
 def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Missing) -> Record | None:

@@ -3,13 +3,12 @@
 A step that would work by another declaration than the steps before it leaves its work to the next cycle.
 """
 
-from collections.abc import Collection
-
 from txloom.config.contents import digest_of, pipeline_content, watched_content
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.buffer.newest_batch import BufferState, buffer_state
 from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import LastMerge
 
 
 def is_landed(pipeline: Pipeline, paths: TablePaths) -> bool:
@@ -26,15 +25,20 @@ def is_buffered(pipeline: Pipeline, seen: BufferState) -> bool:
     return seen.declared.content in ("", digest_of(pipeline_content(pipeline)))
 
 
-def is_merged(pipeline: Pipeline, paths: TablePaths, stamps: Collection[str]) -> bool:
+def is_merged(pipeline: Pipeline, paths: TablePaths, last: LastMerge) -> bool:
     """Return whether the current tables were merged by a declaration; True where that was not kept.
+
+    A table that another declaration leaves out keeps the stamp of the one before: the merge itself says which it was.
 
     Args:
         pipeline: the declaration, without columns that tables took up.
         paths: the tables of the pipeline.
-        stamps: the stamps of the current tables; where one is "", the newest batch of the buffer says it.
+        last: the last merge; where one of its stamps is "", the newest batch of the buffer says it.
     """
-    if "" not in stamps:
-        return {stamp.rpartition("/")[2] for stamp in stamps} == {digest_of(pipeline_content(pipeline))}
+    content = digest_of(pipeline_content(pipeline))
+    if last.declared not in (None, content):
+        return False
+    if "" not in last.stamps:
+        return {stamp.rpartition("/")[2] for stamp in last.stamps} == {content}
     seen = buffer_state(paths)
     return seen is None or is_buffered(pipeline, seen)

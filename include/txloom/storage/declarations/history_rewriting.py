@@ -10,11 +10,14 @@ import pyarrow.compute as pc
 from deltalake import write_deltalake
 
 from txloom.arrow_types import AnyArray
+from txloom.config.contents import Content
+from txloom.storage.declarations.records import State
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.committing import commit_properties
+from txloom.storage.delta.committing import commit_properties, written
 from txloom.storage.delta.fencing import FENCE
-from txloom.storage.delta.read_session import opened
+from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.table_metadata import newest_metadata
+from txloom.storage.paths import TablePaths
 from txloom.storage.rewriting.rewrite import Rewrite
 
 NAMED_COLUMNS = ("unchanged", "before_known", "absent")
@@ -41,17 +44,51 @@ class Renamed:
     of_fields: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def rename(path: str, renamed: Renamed) -> None:
+def rename(path: str, renamed: Renamed, numbers: Mapping[str, int]) -> None:
     """Give values of earlier releases the new names of their columns, in one commit that rewrites the history.
 
-    A repeated call changes nothing: the old columns stay, with the values that they have.
+    A repeated call is not the same: one column may have got the name of another. The numbers say that it was done.
+
+    Args:
+        path: the history.
+        renamed: the new names.
+        numbers: by write id, the number that the commit enters (`numbers_of`).
     """
     schema = arrow_tables.plain_schema(arrow_tables.schema_of(opened(path)))
-    replace(path, schema, (_with_names(rows, renamed) for rows in _rows(path)))
+    replace(path, schema, (_with_names(rows, renamed) for rows in _rows(path)), numbers)
 
 
-def replace(path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
-    """Replace all rows of a history in one commit; parts: the new rows, which may be read from it meanwhile."""
+def renamed_to(paths: TablePaths, state: State) -> Content | None:
+    """Return the declaration whose names the rows have that were written as the settled record declares.
+
+    A member that waits for messages, or whose run died, may be renamed before it is settled. None: its rows have the
+    names of the settled record.
+    """
+    path = paths.table(state.newest.table)
+    if state.settled is None or not exists(path):
+        return None
+    table, declarations = opened(path), {record.number: record.declaration for record in state.since}
+    return declarations.get(max(written(table, _write_id(member)) for member in state.names))
+
+
+def numbers_of(states: Iterable[State]) -> dict[str, int]:
+    """Return what a renaming enters into a history: by write id, the number of the newest record of a member."""
+    return {_write_id(state.newest.pair[1]): state.newest.number for state in states}
+
+
+def _write_id(member: str) -> str:
+    return f"names/{member}"
+
+
+def replace(path: str, schema: pa.Schema, parts: Iterable[pa.Table], numbers: Mapping[str, int] | None = None) -> None:
+    """Replace all rows of a history in one commit.
+
+    Args:
+        path: the history.
+        schema: its schema.
+        parts: the new rows, which may be read from it meanwhile.
+        numbers: by write id, a number that the commit enters.
+    """
     table = FENCE.opened(path)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -62,7 +99,7 @@ def replace(path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
         table,
         pa.RecordBatchReader.from_batches(schema, batches()),
         mode="overwrite",
-        commit_properties=commit_properties(metadata=newest_metadata(path) or None),
+        commit_properties=commit_properties(once=(numbers or {}).items(), metadata=newest_metadata(path) or None),
     )
 
 

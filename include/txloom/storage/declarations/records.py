@@ -89,6 +89,7 @@ class State:
         sources: every column of the source that a settled record of its history ever declared, in lower case.
         names: every name under which the table of its source was declared.
         differed: whether a declaration since the settled one had another source, key or rule for dropped columns.
+        since: the records since the settled one, in order.
     """
 
     newest: Record
@@ -98,6 +99,7 @@ class State:
     sources: Set[str] = frozenset()
     names: Set[str] = frozenset()
     differed: bool = False
+    since: Sequence[Record] = ()
 
     @property
     def is_open(self) -> bool:
@@ -134,13 +136,16 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
             held = {**record.held, **declared}
             states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held)
         elif before is None:
-            states_of[record.pair] = State(record, None, -1)
+            states_of[record.pair] = State(record, None, -1, since=(record,))
         else:
             follows = -1 if record.reason == LOST else min(before.follows, record.release)
             differed = before.differed or (before.settled is not None and differs(before.settled, record))
-            states_of[record.pair] = replace(before, newest=record, follows=follows, differed=differed)
+            since = (*before.since, record)
+            states_of[record.pair] = replace(before, newest=record, follows=follows, differed=differed, since=since)
     renamed = {pair: before for pair in states_of if (before := _renamed(states_of, pair)) is not None}
-    states_of |= {pair: replace(before, newest=states_of[pair].newest) for pair, before in renamed.items()}
+    for pair, before in renamed.items():
+        since = (*before.since, *states_of[pair].since)
+        states_of[pair] = replace(before, newest=states_of[pair].newest, since=since)
     return {
         pair: replace(
             state,

@@ -5,7 +5,7 @@ application transaction, or the stamp of its lease.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -22,7 +22,7 @@ Commit = Callable[[DeltaTable, CommitProperties], None]
 
 def commit_properties(
     *,
-    once: tuple[str, int] | None = None,
+    once: Iterable[tuple[str, int]] = (),
     metadata: Mapping[str, Any] | None = None,
     stamp: Mapping[str, str] | None = None,
     fenced: bool = True,
@@ -31,7 +31,7 @@ def commit_properties(
     """Return what a commit carries beside its rows. Every commit of this library by delta-rs is made with it.
 
     Args:
-        once: a write id and a number: Delta refuses the commit where another one wrote that write id meanwhile.
+        once: write ids with a number each: Delta refuses the commit where another one wrote one of them meanwhile.
         metadata: the commit's userMetadata, that is the state that the table has then; None: the commit has none.
         stamp: further entries of the commit, which say nothing of the table's state.
         fenced: whether the commit carries the epoch under which this process writes, so that Delta refuses it once
@@ -43,7 +43,7 @@ def commit_properties(
     entries = dict(stamp or {})
     if metadata is not None:
         entries["userMetadata"] = json.dumps(dict(metadata))
-    transactions = [Transaction(*once)] if once is not None else []
+    transactions = [Transaction(*each) for each in once]
     if fenced:
         transactions += FENCE.transactions()
     retries = {"max_commit_retries": 0} if only_next else {}
@@ -71,7 +71,7 @@ def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool
         table = FENCE.opened(path)
         if once is not None and written(table, once[0]) >= once[1]:
             return False
-        commit(table, commit_properties(once=once))
+        commit(table, commit_properties(once=[] if once is None else [once]))
         return True
 
     return repeated(attempt, ATTEMPTS, lambda met: f"{path}: others write all the time: {met}; run the step again")

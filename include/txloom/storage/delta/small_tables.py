@@ -44,7 +44,7 @@ def append(
     given = pa.Table.from_pylist(list(rows), schema)
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
-        lacks = ENTERED in schema.names and ENTERED not in _columns(table)
+        lacks = ENTERED in schema.names and not {*schema.names} <= {*_columns(table)}
         merge: Literal["merge"] | None = "merge" if lacks else None
         numbered = _numbered(given, table.version() + 1)
         write_deltalake(table, numbered, mode="append", schema_mode=merge, commit_properties=properties)

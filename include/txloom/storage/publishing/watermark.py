@@ -60,18 +60,20 @@ class LastMerge:
     Args:
         reached: the watermark that it reached.
         is_complete: whether all tables were complete then, as far as the merge knew.
+        declared: the digest of the declaration that it worked by; None: an earlier version did not enter it.
         stamps: the stamps of the declarations that the current tables were compared with; "" among them: one was not.
     """
 
     reached: Watermark
     is_complete: bool
+    declared: str | None
     stamps: frozenset[str]
 
 
 def last_merge(paths: TablePaths, tables: Sequence[str]) -> LastMerge | None:
     """Return the last complete merge; None: see `merged`."""
     merges = "step = 'merge_current' and detail is null"
-    row = small_tables.newest(paths.table(names.LEDGER), "valid_through, counts", merges)
+    row = small_tables.newest(paths.table(names.LEDGER), "*", merges)
     if row is None:
         return None
     counts = dict(row["counts"])
@@ -80,7 +82,7 @@ def last_merge(paths: TablePaths, tables: Sequence[str]) -> LastMerge | None:
     if any(_watermark_in(about) > reached for about in newest):
         return None
     stamps = frozenset(about.get(STAMP, "") for about in newest)
-    return LastMerge(reached, not counts.get("incomplete"), stamps)
+    return LastMerge(reached, not counts.get("incomplete"), row.get("declared"), stamps)
 
 
 def gone(paths: TablePaths, tables: Sequence[str]) -> list[str]:

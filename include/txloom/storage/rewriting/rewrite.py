@@ -123,7 +123,7 @@ class Rewrite:
             "append" if self.shape is None else "overwrite",
             table.schema() if self.shape is None else Schema.from_arrow(self.shape.schema),
             list(self.files.partition_columns),
-            commit_properties=commit_properties(once=once, metadata=metadata, only_next=True),
+            commit_properties=commit_properties(once=[once] if once else (), metadata=metadata, only_next=True),
         )
 
 

@@ -152,7 +152,7 @@ def _acquire(paths: TablePaths, me: Lease) -> Lease:
 
 
 def _write(table: DeltaTable, lease: Lease) -> None:
-    properties = commit_properties(once=(names.LEASES, lease.epoch), fenced=False)
+    properties = commit_properties(once=[(names.LEASES, lease.epoch)], fenced=False)
     rows = pa.Table.from_pylist([vars(lease)], LEASES)
     write_deltalake(table, rows, mode="overwrite", commit_properties=properties)
 
@@ -260,7 +260,7 @@ def _stamp(path: str, number: int) -> None:
         table = table_at(path)
         about: dict[str, Any] = newest_metadata(path)
         properties = commit_properties(
-            once=(names.LEASES, number), metadata=about or None, stamp={STAMP: str(number)}, fenced=False
+            once=[(names.LEASES, number)], metadata=about or None, stamp={STAMP: str(number)}, fenced=False
         )
         commit_no_row(table, properties)
 

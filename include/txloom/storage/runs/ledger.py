@@ -27,6 +27,7 @@ class Entry:
     valid_through: int | None = None
     balanced: bool | None = None
     detail: str | None = None
+    declared: str | None = None
 
 
 def write_ledger(warehouse: str, pipeline: str, entry: Entry) -> None:
