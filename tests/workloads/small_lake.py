@@ -65,7 +65,7 @@ Outcomes = Mapping[str, list[dict[str, Any]]]
 
 
 class Died(Exception):
-    """The buffer's process is gone."""
+    """The process is gone."""
 
 
 @contextmanager

@@ -6,19 +6,21 @@ out only where that cannot be helped.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from oracle import comparison
 from txloom import read
 from txloom.config import load
-from txloom.errors import BeforeHistory
+from txloom.errors import BeforeHistory, TablesFailed
 from txloom.quality import findings as f
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.merge.merge_current import merge_current
@@ -31,6 +33,7 @@ from txloom.storage.dead_letters import open_letters
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import incomplete_current, incomplete_tables
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
+from txloom.storage.delta.fencing import Fence
 from txloom.storage.publishing.valid_through import valid_through
 from workloads.edited.edits import Editor
 from workloads.edited.retention import forget, is_lost, lost_sources
@@ -38,12 +41,28 @@ from workloads.edited.views import View, content_of
 from workloads.inbox import Producer
 from workloads.operations import OPERATE
 from workloads.play import Play, impatient
-from workloads.small_lake import AT_ONCE, SmallLake
+from workloads.small_lake import AT_ONCE, Died, SmallLake
 from workloads.sources.database import GIVEN_UP
 from workloads.sources.shapes import SourceText
 
 OPERATIONS = ("clean", "die", "optimize", "rebuild", "redrive", "remember", "vacuum")
 Rows = Mapping[str, Any]
+
+
+@contextmanager
+def dying_before(commits: int) -> Iterator[list[Died]]:
+    """Let a run die before its next commit, once it has made so many; the list is empty while it lives."""
+    left, transactions = count(commits, -1), Fence.transactions
+    deaths = list[Died]()
+
+    def once(fence: Fence) -> Any:
+        if next(left) <= 0:
+            deaths.append(Died())
+            raise deaths[-1]
+        return transactions(fence)
+
+    with patch.object(Fence, "transactions", once):
+        yield deaths
 
 
 @dataclass
@@ -78,7 +97,7 @@ class Edited:
         self.lake = self.make_lake(self.folder, load(self.editor.write()))
         self.lake.at_once = Random(made.seed).choice(AT_ONCE)
         self.loads = 0
-        self.merged = self.editor.view
+        self.merged, self.has_died = self.editor.view, False
         self.merge = Shown(self.editor.view, frozenset())
         self._declare()
 
@@ -97,7 +116,7 @@ class Edited:
                 self.lake.land()
                 self._perhaps_edit("between landings")
                 continue
-            self.cycle(edits=chance.random() < 0.3)
+            self.cycle(edits=chance.random() < 0.3, dies=True)
             self._operate()
             if self.made.dimensions.in_order:
                 self.judge()
@@ -110,8 +129,8 @@ class Edited:
         self.judge_end()
         self.judge_plan()
 
-    def cycle(self, *, edits: bool = False) -> None:
-        """Run one cycle; edits: the declaration may be edited between its steps."""
+    def cycle(self, *, edits: bool = False, dies: bool = False) -> None:
+        """Run one cycle; edits: the declaration may be edited between its steps; dies: the merge may die."""
         lake = self.lake
         self.before_each()
         landed = self.editor.view
@@ -123,8 +142,10 @@ class Edited:
         if edits:
             self._perhaps_edit("after the buffer")
         self.before_each()
-        with lake.in_pieces():
-            counts = lake.step(merge_current, lake.session)
+        counts = self._merge(dies=dies)
+        self.has_died = counts is None
+        if counts is None:
+            return
         if "release" in counts:
             # Else it left its work to the next cycle, and the tables are those of the merge before it.
             self.merge = Shown(self.editor.view, self._left_out())
@@ -133,6 +154,22 @@ class Edited:
         if edits:
             self._perhaps_edit("after the merge")
         self._publish()
+
+    def _merge(self, *, dies: bool) -> Mapping[str, Any] | None:
+        """Merge; None: the run died between two commits, and the next one goes on by this declaration or another."""
+        lake, chance = self.lake, self.made.chance
+        if not (dies and "die" in self.made.dimensions.operations and chance.random() < 0.3):
+            with lake.in_pieces():
+                return lake.step(merge_current, lake.session)
+        with dying_before(chance.randrange(8)) as deaths:
+            try:
+                with lake.in_pieces():
+                    return lake.step(merge_current, lake.session)
+            except (Died, TablesFailed):
+                assert deaths
+        self.drawn["merge dies"] += 1
+        self._perhaps_edit("after a merge that died")
+        return None
 
     def _publish(self) -> None:
         lake, view = self.lake, self.editor.view
@@ -179,7 +216,7 @@ class Edited:
         self.lake.runs += 1
         if not self.lake.rows("transactions"):
             return
-        if content_of(self.merged) != content_of(self.editor.view):
+        if self.has_died or content_of(self.merged) != content_of(self.editor.view):
             # It refuses tables that did not take up their declaration.
             return
         with self.lake.in_pieces():

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import combinations, permutations
 from pathlib import Path
 from random import Random
 
@@ -140,6 +140,20 @@ def _rename_column(view: View, made: Shape, chance: Random) -> View | None:
     return _with(view, name, replace(seen, columns=columns))
 
 
+def _exchange_columns(view: View, made: Shape, chance: Random) -> View | None:
+    """Give each of two columns of one type the other's name."""
+    name = chance.choice(sorted(view.watched))
+    seen = view.watched[name]
+    kinds = made.tables[name].columns
+    kind_of = {lake: (kinds[source], source in seen.widened) for lake, source in seen.columns.items()}
+    pairs = [pair for pair in combinations(seen.columns, 2) if kind_of[pair[0]] == kind_of[pair[1]]]
+    if not pairs:
+        return None
+    one, other = chance.choice(pairs)
+    names = {one: other, other: one}
+    return _with(view, name, replace(seen, columns={names.get(n, n): source for n, source in seen.columns.items()}))
+
+
 def _toggle_aggregate(view: View, made: Shape, chance: Random) -> View | None:
     """Add or remove one of several aggregates, which share members; some have no children."""
     name = chance.choice(("doc", "twin", "bare", "sub"))
@@ -255,6 +269,7 @@ EDITS = (
     _toggle_column,
     _toggle_column,
     _rename_column,
+    _exchange_columns,
     _toggle_aggregate,
     _toggle_aggregate,
     _toggle_child,
