@@ -1,20 +1,40 @@
 """Tables get the declared types: inexact bounds are removed, and the text of a taken-up column is read."""
 
+import json
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
 
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
 from txloom.errors import ConfigurationError
+from txloom.events.images.reader import ImageReader
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.sql import among
 from txloom.storage.delta.table_metadata import newest_metadata
 
 SCHEMA = pa.schema([("id", pa.int64()), ("price", pa.decimal128(38, 10))])
 BOUNDED = "delta.dataSkippingStatsColumns"
+SCALARS = st.one_of(
+    st.sampled_from(["1.10", "-0", "-0.0", "1E+3", "1e400", "12345678901234567890", "true", "null", '"\\u00e9"']),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=3).map(json.dumps),
+)
+ELEMENTS = st.recursive(
+    SCALARS,
+    lambda inside: st.one_of(
+        st.lists(inside, max_size=3).map(lambda elements: "[" + " , ".join(elements) + "]"),
+        st.lists(inside, max_size=3).map(lambda values: "{" + ", ".join(f'"a" : {value}' for value in values) + "}"),
+    ),
+    max_leaves=6,
+)
+"""Values as JSON texts, with numbers in several notations and with spaces."""
 
 
 @pytest.mark.parametrize("kept", ["id,price", "`id`,`price`"])
@@ -61,6 +81,7 @@ def test_a_time_is_found_in_a_file_whose_bounds_end_at_the_millisecond(tmp_path:
         (["[0.10000000000000001]"], pa.decimal128(20, 17), [[Decimal("0.10000000000000001")]]),
         (["[true,false]", "{t,f}"], pa.bool_(), [[True, False], [True, False]]),
         (['["2024-02-29"]'], pa.date32(), [[date(2024, 2, 29)]]),
+        (['[{"a": 1.10}, [1, 1E+3], 1.10]'], pa.string(), [['{"a": 1.10}', "[1, 1E+3]", "1.10"]]),
     ],
 )
 def test_the_text_of_an_array_that_was_taken_up_is_read_as_the_declared_type(
@@ -80,3 +101,22 @@ def test_a_text_that_is_no_array_of_the_declared_type_is_refused(tmp_path: Path,
     with pytest.raises(ConfigurationError, match="which cannot be read as array<long>"):
         schema_evolution.ensure(path, pa.schema([("v", pa.list_(pa.int64()))]))
     assert small_tables.query(path, "select v from t") == [{"v": text}]
+
+
+@given(st.lists(st.lists(ELEMENTS, max_size=3), min_size=1, max_size=8))
+def test_an_array_that_was_taken_up_has_the_values_of_one_that_was_always_declared(arrays: list[list[str]]) -> None:
+    messages = [f'{{"op_type": "I", "after": {{"K": 1, "V": [ {", ".join(each)} ]}}}}' for each in arrays]
+    taken_up, declared = (
+        [row["after"]["v"] for row in ImageReader(declaration(kind)).read(messages).to_pylist()]
+        for kind in ("string", "array<string>")
+    )
+    assert None not in declared
+    with TemporaryDirectory() as path:
+        small_tables.replace(path, [{"v": text} for text in taken_up], pa.schema([("v", pa.string())]), {})
+        schema_evolution.ensure(path, pa.schema([("v", pa.list_(pa.string()))]))
+        assert small_tables.query(path, "select v from t") == [{"v": elements} for elements in declared]
+
+
+def declaration(kind: str) -> Table:
+    columns = (Column(name="k", type=parse("long"), source="K"), Column(name="v", type=parse(kind), source="V"))
+    return Table(name="t", source="S.T", columns=columns, key=("k",))

@@ -120,13 +120,22 @@ def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:
     try:
         value = msgspec.json.decode(text) if text[:1] == b'"' else value
         if nested and column.type.element is not None:
-            value = [text_of(item) for item in msgspec.json.decode(text, type=list[Raw])]
+            value = json_elements(text)
         return read(value)
     except (ValueError, TypeError, InvalidOperation, OverflowError, RecursionError) as error:
         shown = MASK if is_secret(column.name) or is_secret(column.source) else value
         shown = shown if isinstance(shown, str) else text.decode()
         article = "an" if str(column.type)[0] in "aeiou" else "a"
         raise Unreadable(f"{column.source}: {shown[:MOST_SHOWN]!r} is not {article} {column.type}") from error
+
+
+def json_elements(array: bytes | str) -> list[str | None]:
+    """Return the elements of a JSON array as texts (`text_of`): numbers keep their digits, also those inside elements.
+
+    Raises:
+        msgspec.DecodeError: the text is not a JSON array.
+    """
+    return [text_of(element) for element in msgspec.json.decode(array, type=list[Raw])]
 
 
 def text_of(raw: Raw) -> str | None:

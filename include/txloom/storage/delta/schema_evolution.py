@@ -1,6 +1,5 @@
 """Bring Delta tables to their declared schema: add columns, widen types, read undeclared text as a declared type."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from deltalake.exceptions import DeltaError
 
 from txloom.config.models.column_types import ColumnType
 from txloom.errors import ConfigurationError
+from txloom.events.images.single_message import json_elements
 from txloom.events.values.scalars import arrow_type, reader
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.committing import commit_properties
@@ -289,15 +289,8 @@ def _read(texts: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array[An
     read, values = reader(declared), []
     for text in texts.to_pylist():
         try:
-            values.append(None if text is None else read(_elements(text) if declared.element is not None else text))
-        except (ValueError, ArithmeticError, TypeError) as error:
+            is_json = declared.element is not None and text is not None and text.startswith("[")
+            values.append(None if text is None else read(json_elements(text) if is_json else text))
+        except (ValueError, ArithmeticError, TypeError, RecursionError) as error:
             raise ConfigurationError(f"{where} holds {str(text)[:80]!r}, which cannot be read as {declared}") from error
     return pa.array(values, kind)
-
-
-def _elements(text: str) -> str | list[str | None]:
-    """Return the element texts of a JSON array; return any other array text, such as PostgreSQL's, unchanged."""
-    if not text.startswith("["):
-        return text
-    elements = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-    return [each if each is None or isinstance(each, str) else json.dumps(each) for each in elements]
