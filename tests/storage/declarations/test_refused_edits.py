@@ -20,6 +20,7 @@ NARROWER = {"orders": ORDERS, "lines": {**LINES, "q": "int"}}
 RENAMED = {"orders": ORDERS, "lines": {"id": "long", "o_id": "long", "count": "{type: int, source: q}"}}
 ALL = {"orders": ORDERS, "lines": LINES}
 WITH_Q = {"lines": "[id, q]"}
+OTHER = {"orders": "APP.LINES", "lines": "APP.ORDERS"}
 PART = DOCUMENTS.replace("as: items", "as: parts")
 
 
@@ -178,3 +179,13 @@ def test_a_change_without_a_value_of_a_column_keeps_it_out_of_the_key(tmp_path: 
     assert "columns.q: found long in the key" in refusal(shop)
     shop.declare(ALL, ["{table: orders}", "{table: lines, history: lines_log}"], keys=WITH_Q)
     shop.run()
+
+
+def test_a_table_that_gets_another_source_gets_another_key_at_once(tmp_path: Path) -> None:
+    shop = filled(tmp_path, LINES, MIRRORS, [])
+    swapped = {"orders": {"id": "long"}, "lines": ORDERS}
+    shop.declare(swapped, MIRRORS, sources=OTHER, keys={"lines": "[total]"})
+    assert refusal(shop) == ""
+    shop.orders(3)
+    shop.run()
+    assert shop.shown("lines") == shop.source("orders")

@@ -13,7 +13,7 @@ from typing import Any
 
 from txloom.config import names
 from txloom.config.contents import Content, to_json
-from txloom.config.models.pipeline import Pipeline
+from txloom.config.models.pipeline import Pipeline, Table
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import COMPLETENESS, OPEN_STATUSES
@@ -161,6 +161,27 @@ def differs(one: Record, other: Record) -> bool:
     has, needs = one.declaration, other.declaration
     is_as_before = all(has.get(name) == needs.get(name) for name in ("source", "dropped_columns"))
     return not is_as_before or _key_sources(has) != _key_sources(needs)
+
+
+def has_other_key(one: Record, other: Record) -> bool:
+    """Return whether two records declare the same source with other key columns.
+
+    The next cycle replaces rows of another source, so that the key of such rows does not matter.
+    """
+    has, needs = one.declaration, other.declaration
+    return bool(has["source"] == needs["source"]) and _key_sources(has) != _key_sources(needs)
+
+
+def find_state(states_of: Mapping[Pair, State], history: str, table: Table) -> State | None:
+    """Return the state of a history's member, also of one whose table had another name; None: no record has it."""
+    if (state := states_of.get((history, table.name))) is not None:
+        return state
+    alike = [
+        state
+        for (name, _), state in states_of.items()
+        if name == history and state.newest.declaration["source"] == table.source
+    ]
+    return max(alike, key=lambda state: (state.newest.status != LEFT_OUT, state.newest.number), default=None)
 
 
 def _key_sources(content: Content) -> list[str]:

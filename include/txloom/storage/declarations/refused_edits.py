@@ -241,7 +241,7 @@ def _find_empty_keys(paths: TablePaths, table: Table, members: Sequence[HeldMemb
     """
     for member in members:
         before = member.state.settled if member.state is not None else None
-        if before is None or not r.differs(before, replace(before, declaration=table_content(table))):
+        if before is None or not r.has_other_key(before, replace(before, declaration=table_content(table))):
             continue
         for column in map(table.column, table.key):
             if member.lacks(paths, column):
@@ -261,12 +261,12 @@ def _find_members(
         if mirror.table == table.name and exists(path := paths.table(mirror.history)):
             schema = arrow_tables.plain_schema(small_tables.schema_of(path))
             types = {field.name: field.type for field in schema}
-            yield HeldMember(mirror.history, types, _find_state(states, mirror.history, table))
+            yield HeldMember(mirror.history, types, r.find_state(states, mirror.history, table))
     for aggregate in pipeline.targets.aggregates:
         declared = dict(schemas.members_of(aggregate)).get(table.name)
         if declared is None or not exists(path := paths.table(aggregate.history)):
             continue
-        state = _find_state(states, aggregate.history, table)
+        state = r.find_state(states, aggregate.history, table)
         records = [each for each in (state.settled, state.newest) if each is not None] if state is not None else []
         fields = [declared, *(each.declaration.get("field") for each in records)]
         schema = arrow_tables.plain_schema(small_tables.schema_of(path))
@@ -275,15 +275,3 @@ def _find_members(
                 inside = kind.value_type
                 types = {inside.field(i).name: inside.field(i).type for i in range(inside.num_fields)}
                 yield HeldMember(aggregate.history, types, state, field)
-
-
-def _find_state(states: Mapping[Pair, State], history: str, table: Table) -> State | None:
-    """Return the state of a history's member, also of one whose table had another name; None: no record has it."""
-    if (state := states.get((history, table.name))) is not None:
-        return state
-    alike = [
-        state
-        for (name, _), state in states.items()
-        if name == history and state.newest.declaration["source"] == table.source
-    ]
-    return alike[0] if alike else None
