@@ -102,10 +102,9 @@ def key(story: keys.Story) -> Iterator[RenderableType]:
     yield Text.assemble(shown(story.table, "bold"), "  ", shown(values(story.keys[0]), "bold"))
     if len(story.keys) > 1:
         yield shown(f"by key changes also: {'; '.join(values(each) for each in story.keys[1:])}")
-    through = f"as of valid-through {story.current_through}"
-    yield shown(
-        f"now, {through}: {values(_system_columns(story.current))}" if story.current else f"now, {through}: no row"
-    )
+    no_row = "no row is known, because its history lacks changes" if story.lacking else "no row"
+    now = values(_system_columns(story.current)) if story.current else no_row
+    yield shown(f"now, as of valid-through {story.current_through}: {now}")
     if story.cleaned:
         yield shown(f"below csn {story.cleaned} maintenance took superseded changes away")
     yield from map(shown, story.lacking)

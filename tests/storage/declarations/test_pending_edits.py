@@ -12,7 +12,8 @@ from steps.settling.test_settle import BOTH, OF_LINES, OF_ORDERS, fill
 from txloom import read
 from txloom.cli import main
 from txloom.errors import BeforeHistory, ConfigurationError
-from txloom.steps.backfill.backfill import backfill
+from txloom.steps.backfill.backfill import Range, backfill
+from txloom.storage.declarations import records as r
 
 LINES_AGAIN = {LINE: "{type: long, source: id}", "o_id": "long", "amount": "{type: long, source: q}"}
 KEY_RENAMED = {"orders": ORDERS, "lines": LINES_AGAIN}
@@ -92,3 +93,51 @@ def test_a_history_is_cleaned_by_the_present_key_after_the_next_cycle(shop: Edit
 
 def _intervals(shop: EditedShop, table: str) -> Callable[[], pa.Table]:
     return lambda: read.intervals(shop.lake.pipeline, table, warehouse=str(shop.lake.paths.warehouse))
+
+
+def test_an_edit_of_one_table_keeps_no_row_of_another_from_being_looked_up(
+    shop: EditedShop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop.declare(KEY_RENAMED, [OF_ORDERS, OF_LINES], keys={"lines": f"[{LINE}]"})
+    assert explain(shop, "--key", "orders", "id=1") == 0
+    assert explain(shop, "--key", "lines", "line=20") == 2
+    step = step_of(shop.lake.pipeline, shop.lake.warehouse, "orders alone")
+    assert backfill(step, "rebuild", Range(tables=["orders"]))["transactions"] > 0
+
+
+def test_a_renamed_key_is_looked_up_and_compared_while_messages_are_waited_for(
+    shop: EditedShop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    new = ("I", "orders", {"id": 7, "total": 7}), ("I", "lines", {"id": 70, "o_id": 7, "q": 7})
+    held = shop.commit(*new, late=["lines"])
+    shop.run()
+    shop.declare(KEY_RENAMED, TARGETS[0], keys={"lines": f"[{LINE}]"})
+    shop.run()
+    assert shop.states_of()["lines_changes", "lines"].newest.status == r.WAITING
+    capsys.readouterr()
+    assert explain(shop, "--key", "lines", "line=20") == 0
+    shown = capsys.readouterr().out
+    assert "no row is known, because its history lacks changes" in shown
+    assert "amount: 2 -> 5" in shown
+    assert explain(shop, "--csn", "120") == 0
+    assert "line=20" in capsys.readouterr().out
+    early = step_of(shop.lake.pipeline, shop.lake.warehouse, "early", shop.lake.session)
+    assert backfill(early, "rebuild")["transactions"] > 0
+    assert backfill(early, "compare")["changes"] == 0
+    assert {row["table"] for row in shop.lake.rows("backfills")} == {None, "orders", "orders_changes"}
+    with pytest.raises(ConfigurationError, match="table of lines has no rows under the renamed key until messages"):
+        backfill(early, "rebuild", Range(tables=["lines"]))
+    backfill(early, "drop")
+    shop.send("lines", *held["lines"])
+    shop.run()
+    rows = shop.shown("lines") or []
+    assert {row[LINE]: row["amount"] for row in rows} == {row["id"]: row["q"] for row in shop.source("lines")}
+    late = step_of(shop.lake.pipeline, shop.lake.warehouse, "late", shop.lake.session)
+    backfill(late, "rebuild")
+    assert backfill(late, "compare")["changes"] == 0
+
+
+def explain(shop: EditedShop, *question: str) -> int:
+    """Return the exit code of `txloom explain`."""
+    return main(["explain", str(shop.folder / "shop.yaml"), *question, "--warehouse", shop.lake.warehouse])

@@ -5,6 +5,7 @@ used, and no row of history is removed.
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,18 +18,22 @@ from txloom.errors import ComparisonOutdated, ConfigurationError
 from txloom.steps.backfill.apply import apply_differences
 from txloom.steps.backfill.compare import CHANGES, compare_shadows
 from txloom.steps.backfill.rebuild import rebuild_shadows
-from txloom.steps.backfill.scope import HIGHEST, Scope, csns_of, resumed, scope_of
+from txloom.steps.backfill.scope import HIGHEST, Scope, csns_of, only, resumed, scope_of
 from txloom.steps.step import Counts, Step
-from txloom.storage.declarations.pending_edits import refuse_renamed_keys
+from txloom.storage.declarations import records
+from txloom.storage.declarations.pending_edits import find_waiting_keys, refuse_renamed_keys
 from txloom.storage.declarations.redeclared import redeclared_of
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import schema_evolution
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets import history_tables, shadow_tables
+from txloom.storage.targets.row_tables import row_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+LOG = logging.getLogger(__name__)
 
 Differences = Mapping[str, Mapping[str, Any]]
 
@@ -40,7 +45,7 @@ class Range:
     Args:
         csns: the first and last csn of its transactions; None: no bound.
         times: the first and last commit time instead.
-        tables: only these source tables; empty: all.
+        tables: only these source tables; empty: all, except those that wait for messages under a renamed key.
     """
 
     csns: tuple[int | None, int | None] = (None, None)
@@ -73,9 +78,8 @@ def backfill(step: Step, task: str, within: Range = Range()) -> Counts:
         if any(within.times) and within.csns != (None, None):
             raise ConfigurationError("a range is one of csns or one of commit times: leave one of them empty")
         bounds = csns_of(paths, *within.times) if any(within.times) else within.csns
-        counts = _rebuild(
-            opened, scope_of(declared, paths, run_id, within.tables, bounds, redeclared_of(declared, paths))
-        )
+        tables = _choose_tables(declared, paths, within.tables)
+        counts = _rebuild(opened, scope_of(declared, paths, run_id, tables, bounds, redeclared_of(declared, paths)))
     elif task == "compare":
         counts = _compare(opened, *resumed(declared, paths, run_id, "rebuilt", "comparing", "compared"))
     elif task == "apply":
@@ -87,8 +91,28 @@ def backfill(step: Step, task: str, within: Range = Range()) -> Counts:
     return {**counts}
 
 
+def _choose_tables(pipeline: Pipeline, paths: TablePaths, tables: Sequence[str]) -> Sequence[str]:
+    """Return the source tables of a backfill: those that are given, or all whose current tables can be compared.
+
+    Raises:
+        ConfigurationError: the current table of a given table, or of every table, does not have its renamed key yet.
+    """
+    if not (waiting := find_waiting_keys(pipeline, paths)):
+        return tables
+    left_out = {row_table.table.name for row_table in row_tables(only(pipeline, waiting))}
+    chosen = [each.table.name for each in row_tables(pipeline) if each.table.name not in left_out]
+    if left_out & {*tables} or not chosen:
+        raise ConfigurationError(
+            f"the current table of {', '.join(waiting)} has no rows under the renamed key until messages that it waits "
+            "for have arrived, or patience has passed: choose other tables, or run the backfill after that"
+        )
+    if not tables:
+        LOG.info("%s are left out: %s waits for messages under a renamed key", sorted(left_out), ", ".join(waiting))
+    return tables or chosen
+
+
 def _rebuild(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int]:
-    refuse_renamed_keys(scope.pipeline, scope.paths)
+    refuse_renamed_keys(scope.pipeline, scope.paths, records.declared_pairs(scope.pipeline))
     for target in [*scope.histories, *scope.currents]:
         if lagging := schema_evolution.lagging(scope.paths.table(target.name), target.schema):
             raise ConfigurationError(

@@ -1,40 +1,70 @@
 """Edits of a declaration that no cycle has followed yet: histories have columns under their earlier names."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from txloom.config.contents import Content
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.errors import BeforeHistory, ConfigurationError
 from txloom.storage.declarations import records as r
-from txloom.storage.declarations.records import Pair, State
+from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.declarations.undeclared_columns import adopted
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets.row_tables import RowTable
 
 
-def refuse_renamed_keys(pipeline: Pipeline, paths: TablePaths) -> None:
+def refuse_renamed_keys(pipeline: Pipeline, paths: TablePaths, pairs: Collection[Pair]) -> None:
     """Refuse to compare or look up rows by a key that histories have under other names.
 
     Args:
         pipeline: the declaration.
         paths: the tables of the pipeline.
+        pairs: the histories that are read, each with the table whose rows are read.
 
     Raises:
         ConfigurationError: the key columns of a table got other names since its history was settled.
     """
-    declared = r.declared_pairs(pipeline)
-    for pair, state in r.states(r.read(paths)).items():
-        if pair in declared and (names := _find_new_names(pipeline.table(pair[1]), state)):
+    states = r.states(r.read(paths))
+    for history, name in sorted(pairs):
+        state = r.find_state(states, history, table := pipeline.table(name))
+        if state is not None and (names := _find_new_names(table, state)):
+            way_out = "run a cycle, which renames it, then this"
+            if state.newest.status == r.WAITING:
+                way_out = f"it is replaced once messages have arrived ({state.newest.missing})"
             raise ConfigurationError(
-                f"{pair[0]} has the key of {pair[1]} under earlier names, not yet as {', '.join(names)}: run a cycle, "
-                "which renames it, then this"
+                f"{history} has the key of {name} under earlier names, not yet as {', '.join(names)}: {way_out}"
             )
 
 
+def find_waiting_keys(pipeline: Pipeline, paths: TablePaths) -> list[str]:
+    """Return the tables with a renamed key whose histories wait for messages: current tables lack the new names.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+    """
+    states = r.states(r.read(paths))
+    return sorted(
+        {
+            name
+            for history, name in r.declared_pairs(pipeline)
+            if (state := states.get((history, name))) is not None
+            and state.newest.status == r.WAITING
+            and _find_lacking(pipeline.table(name), [state.settled])
+        }
+    )
+
+
 def _find_new_names(table: Table, state: State) -> list[str]:
-    """Return the key columns of a table that its history does not have under their declared names."""
-    pending = [] if state.settled is None else _find_pending(table, state.settled.declaration)
-    return [name for name in table.key if name in pending]
+    """Return the key columns of a table that not all rows of its history have under their declared names."""
+    is_renamed = state.newest.status == r.WAITING and state.settled and not r.differs(state.settled, state.newest)
+    # The merge that left a waiting record gave the columns of earlier rows their new names before it.
+    return _find_lacking(table, [state.newest] if is_renamed else [state.settled, state.newest])
+
+
+def _find_lacking(table: Table, written_by: Sequence[Record | None]) -> list[str]:
+    """Return the key columns of a table that one of some records lacks; []: one of the records is None."""
+    pending = {name for each in written_by if each is not None for name in _find_pending(table, each.declaration)}
+    return [name for name in table.key if name in pending and None not in written_by]
 
 
 def _find_pending(table: Table, declaration: Content) -> list[str]:

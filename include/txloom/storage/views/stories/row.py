@@ -64,8 +64,8 @@ def key_story(
     """
     limits(number, size)
     paths = TablePaths(warehouse, pipeline.name)
-    refuse_renamed_keys(pipeline, paths)
     question = row_question(effective_pipeline(pipeline, paths), table)
+    refuse_renamed_keys(pipeline, paths, {(each.row_table.history, each.table.name) for each in question.members})
     row_key = read_key(question, key)
     begin, reached = (number - 1) * size, history_reader.known(paths)
     most = begin + size + BEFORE

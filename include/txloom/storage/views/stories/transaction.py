@@ -11,6 +11,7 @@ from txloom.quality import masking
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.dead_letters.hints import hints_for
+from txloom.storage.declarations.incomplete import feeding
 from txloom.storage.declarations.pending_edits import refuse_renamed_keys
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
@@ -99,7 +100,7 @@ def transaction(
     """
     limits(number, size)
     paths = TablePaths(warehouse, pipeline.name)
-    refuse_renamed_keys(pipeline, paths)
+    refuse_renamed_keys(pipeline, paths, feeding(pipeline).values())
     candidates = _candidates(paths, name)
     as_of = last_step(paths)
     if len(candidates) != 1:
