@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from called import step_of
-from steps.settling.edited_shop import DOCUMENTS, LINE, ORDERS, EditedShop
+from steps.settling.edited_shop import DOCUMENTS, LINE, LINES, ORDERS, EditedShop
 from steps.settling.test_settle import BOTH, OF_LINES, OF_ORDERS, fill
 from txloom import read
 from txloom.cli import main
@@ -18,7 +18,8 @@ from txloom.storage.declarations import records as r
 LINES_AGAIN = {LINE: "{type: long, source: id}", "o_id": "long", "amount": "{type: long, source: q}"}
 KEY_RENAMED = {"orders": ORDERS, "lines": LINES_AGAIN}
 PLAIN_RENAMED = {"orders": ORDERS, "lines": {"id": "long", "o_id": "long", "amount": "{type: long, source: q}"}}
-TARGETS = ([OF_ORDERS, OF_LINES], [DOCUMENTS])
+Targets = tuple[list[str], list[str]]
+TARGETS: Targets = ([OF_ORDERS, OF_LINES], [DOCUMENTS])
 
 
 @pytest.fixture
@@ -141,3 +142,67 @@ def test_a_renamed_key_is_looked_up_and_compared_while_messages_are_waited_for(
 def explain(shop: EditedShop, *question: str) -> int:
     """Return the exit code of `txloom explain`."""
     return main(["explain", str(shop.folder / "shop.yaml"), *question, "--warehouse", shop.lake.warehouse])
+
+
+def test_a_table_and_its_key_that_get_other_names_at_once_are_read_after_the_next_cycle(shop: EditedShop) -> None:
+    mirrors, name = [OF_ORDERS, "{table: items, history: lines_changes}"], "items"
+    renamed = {"orders": ORDERS, name: LINES_AGAIN}
+    shop.declare(renamed, mirrors, sources={name: "APP.LINES"}, keys={name: f"[{LINE}]"})
+    for pending in (_as_of(shop, name), _intervals(shop, name)):
+        with pytest.raises(BeforeHistory, match="items was edited, and lines_changes has line, amount after the next"):
+            pending()
+    assert explain(shop, "--key", name, "line=20") == 2
+    with pytest.raises(ConfigurationError, match="the key of items under earlier names, not yet as line: run a cycle"):
+        backfill(step_of(shop.lake.pipeline, shop.lake.warehouse, "early"), "rebuild")
+    shop.run()
+    assert _as_of(shop, name)().num_rows == len(shop.source("lines"))
+
+
+@pytest.mark.parametrize(
+    ("table", "tables", "targets", "keys", "lacking"),
+    [
+        ("orders", {"orders": {**ORDERS, "total": "'decimal(38,0)'"}, "lines": LINES}, TARGETS, {}, "total"),
+        (
+            "orders",
+            BOTH,
+            ([OF_ORDERS], []),
+            {"orders": "[id, total]"},
+            "the rows of its new source, key or rule for dropped columns",
+        ),
+        ("doc_current", BOTH, ([], [DOCUMENTS.replace("items", "parts")]), {}, "parts"),
+        ("log_current", BOTH, ([], ["{name: log, root: orders, children: []}"]), {}, "the rows of orders"),
+    ],
+    ids=["type", "key", "field", "history"],
+)
+def test_a_history_is_read_as_declared_after_the_next_cycle(
+    shop: EditedShop,
+    table: str,
+    tables: dict[str, dict[str, str]],
+    targets: Targets,
+    keys: dict[str, str],
+    lacking: str,
+) -> None:
+    shop.declare(tables, *targets, keys=keys)
+    for pending in (_as_of(shop, table), _intervals(shop, table)):
+        with pytest.raises(BeforeHistory, match=f"has {lacking} after the next cycle only"):
+            pending()
+    shop.run()
+    assert _as_of(shop, table)().num_rows == len(shop.source("orders"))
+
+
+def test_a_text_that_was_taken_up_is_read_as_the_declared_array_after_the_next_cycle(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    shop.declare({"orders": {"id": "long"}}, [OF_ORDERS], evolve="orders")
+    shop.commit(("I", "orders", {"id": 1, "tags": ["a", "b"]}))
+    shop.run()
+    assert [row["tags"] for row in _as_of(shop, "orders")().to_pylist()] == ['["a", "b"]']
+    shop.declare({"orders": {"id": "long", "tags": "'array<string>'"}}, [OF_ORDERS])
+    for pending in (_as_of(shop, "orders"), _intervals(shop, "orders")):
+        with pytest.raises(BeforeHistory, match="orders_changes has tags after the next cycle only"):
+            pending()
+    shop.run()
+    assert [row["tags"] for row in _as_of(shop, "orders")().to_pylist()] == [["a", "b"]]
+
+
+def _as_of(shop: EditedShop, table: str) -> Callable[[], pa.Table]:
+    return lambda: read.as_of(shop.lake.pipeline, table, csn=shop.csn, warehouse=shop.lake.warehouse)

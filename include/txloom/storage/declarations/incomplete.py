@@ -82,9 +82,8 @@ def refuse_incomplete(states: Mapping[Pair, State], read_tables: Iterable[RowTab
         csn: the csn.
     """
     for row_table in read_tables:
-        name = row_table.table.name
-        if (state := states.get((row_table.history, name))) is not None:
-            _refuse(name, state, csn)
+        if (state := r.find_state(states, row_table.history, row_table.table)) is not None:
+            _refuse(row_table.table.name, state, csn)
 
 
 def _refuse(name: str, state: State, csn: int) -> None:
@@ -117,7 +116,7 @@ def describe_lacking(paths: TablePaths, read_tables: Iterable[RowTable]) -> list
     states, sentences = r.states(r.read(paths)), list[str]()
     for row_table in read_tables:
         name = row_table.table.name
-        state = states.get((row_table.history, name))
+        state = r.find_state(states, row_table.history, row_table.table)
         if state is None or (state.is_complete and not state.newest.since_csn):
             continue
         if state.is_complete:

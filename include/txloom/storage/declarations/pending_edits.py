@@ -1,8 +1,9 @@
 """Edits of a declaration that no cycle has followed yet: histories have columns under their earlier names."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from txloom.config.contents import Content
+from txloom.config.contents import Content, table_content
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.errors import BeforeHistory, ConfigurationError
 from txloom.storage.declarations import records as r
@@ -74,7 +75,7 @@ def _find_pending(table: Table, declaration: Content) -> list[str]:
 
 
 def refuse_pending(paths: TablePaths, states: Mapping[Pair, State], read_tables: Collection[RowTable]) -> None:
-    """Refuse to read a history that lacks the declared columns of a table until the next cycle.
+    """Refuse to read a history that is not as its table is declared until the next cycle.
 
     Args:
         paths: the tables of the pipeline.
@@ -82,20 +83,36 @@ def refuse_pending(paths: TablePaths, states: Mapping[Pair, State], read_tables:
         read_tables: the tables whose histories are read.
 
     Raises:
-        BeforeHistory: a column was declared or renamed since, or takes its values from another column of the source.
+        BeforeHistory: a column was declared or renamed since, got another type, or takes its values from another column
+            of the source; the table has another field, source, key or rule for dropped columns, or is new in the
+            history.
     """
-    taken_up = {(each.table, each.column) for each in adopted(paths)}
+    taken_up = {(each.table, each.column): each.source.casefold() for each in adopted(paths)}
     for row_table in read_tables:
-        table, state = row_table.table, states.get((row_table.history, row_table.table.name))
-        if state is None:
-            continue
-        pending = [
-            column
-            for column in _find_pending(table, state.newest.declaration)
-            if not any((name, column) in taken_up for name in state.names)
-        ]
-        if pending:
+        table, state = row_table.table, r.find_state(states, row_table.history, row_table.table)
+        if state is None and states:
+            raise BeforeHistory(
+                f"{row_table.history} has the rows of {table.name} after the next cycle only, because the declaration "
+                "was edited: run a cycle, then this"
+            )
+        if state is not None and (pending := _find_unread(row_table, state, taken_up)):
             raise BeforeHistory(
                 f"the declaration of {table.name} was edited, and {row_table.history} has {', '.join(pending)} after "
                 "the next cycle only: run a cycle, then this"
             )
+
+
+def _find_unread(row_table: RowTable, state: State, taken_up: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return what a history does not have of a table as it is declared: columns, its field, or its rows.
+
+    taken_up: by table and column that it took up as text, the column's name in the source in lower case.
+    """
+    table, declaration = row_table.table, state.newest.declaration
+    known = {name: (kind, source.casefold()) for name, (kind, source) in declaration["columns"].items()}
+    held = {column: ("string", source) for (name, column), source in taken_up.items() if name in state.names} | known
+    pending = [each.name for each in table.columns if held.get(each.name) != (str(each.type), each.source.casefold())]
+    if row_table.mirror is None and declaration.get("field") != row_table.field:
+        pending.append(row_table.field)
+    if r.differs(state.newest, replace(state.newest, declaration=table_content(table))):
+        pending.append("the rows of its new source, key or rule for dropped columns")
+    return pending

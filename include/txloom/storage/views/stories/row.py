@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import masking
+from txloom.storage.declarations import records
 from txloom.storage.declarations.incomplete import describe_lacking
-from txloom.storage.declarations.pending_edits import refuse_renamed_keys
+from txloom.storage.declarations.pending_edits import refuse_pending, refuse_renamed_keys
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import sql_name
@@ -59,13 +60,17 @@ def key_story(
 ) -> Story:
     """Return the story of a key, given as text, of a watched table, a mirror, or an aggregate's documents.
 
-    Raises ConfigurationError for an unknown table or key column, a value that its type does not have, or a key that the
-    histories have under other names until the next cycle.
+    Raises:
+        ConfigurationError: an unknown table or key column, a value that its type does not have, or a key that the
+            histories have under other names until the next cycle.
+        BeforeHistory: the histories do not have the table as it is declared until the next cycle.
     """
     limits(number, size)
     paths = TablePaths(warehouse, pipeline.name)
     question = row_question(effective_pipeline(pipeline, paths), table)
-    refuse_renamed_keys(pipeline, paths, {(each.row_table.history, each.table.name) for each in question.members})
+    read_tables = [member.row_table for member in question.members]
+    refuse_renamed_keys(pipeline, paths, {(each.history, each.table.name) for each in read_tables})
+    refuse_pending(paths, records.states(records.read(paths)), read_tables)
     row_key = read_key(question, key)
     begin, reached = (number - 1) * size, history_reader.known(paths)
     most = begin + size + BEFORE
@@ -89,7 +94,7 @@ def key_story(
         masking.hidden(current[0], secret) if current else None,
         watermark_of(path).valid_through,
         max(history_reader.cleaned(paths, member.row_table) for member in question.members),
-        describe_lacking(paths, [member.row_table for member in question.members]),
+        describe_lacking(paths, read_tables),
     )
 
 
