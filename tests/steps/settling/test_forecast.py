@@ -126,6 +126,37 @@ def test_a_snapshot_that_was_loaded_and_waits_for_the_stream_is_not_asked_for_ag
     assert shop.shown("lines") == shop.source("lines")
 
 
+def test_a_snapshot_that_a_history_was_made_again_without_is_not_awaited(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [OF_LINES], [], BOTH)
+    shop.load("orders")
+    shop.forget()
+    shop.declare(BOTH, MIRRORS)
+    for _ in ("before the cycle", "after it"):
+        (state,) = (table.state for table in _planned(shop) if table.name == "orders")
+        assert state.endswith("left out of cuts until a snapshot is loaded")
+        shop.run()
+    shop.load("orders")
+    assert shop.shown("orders") == shop.source("orders")
+
+
+def test_a_snapshot_that_waits_for_the_stream_is_awaited_before_the_cycle_that_follows_the_edit(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [OF_LINES], [], BOTH)
+    shop.forget()
+    folder = shop.export("orders")
+    shop.csn += 10
+    shop.lake.step(load_snapshot, shop.lake.session, Snapshot(folder, shop.csn, ahead=True))
+    shop.run()
+    reached = f"until the stream reaches csn {shop.csn}, as of which a snapshot has been loaded"
+    shop.declare(BOTH, MIRRORS)
+    for _ in ("before the cycle", "after it"):
+        (state,) = (table.state for table in _planned(shop) if table.name == "orders")
+        assert state.endswith(reached)
+        shop.run()
+    shop.orders(9)
+    shop.run()
+    assert shop.shown("orders") == shop.source("orders")
+
+
 def _states_of_lines(shop: EditedShop) -> tuple[str, str | None]:
     """Return the planned state of lines, and the description of what lines_changes lacks."""
     planned = {table.name: table.state for table in _planned(shop)}

@@ -16,7 +16,7 @@ from txloom.steps.settling.remake import Missing
 from txloom.steps.settling.settle import completed_by_loads, needs_of, settled_by, taken_up_since
 from txloom.storage.buffer.newest_batch import BufferState, buffer_state
 from txloom.storage.declarations import records as r
-from txloom.storage.declarations.incomplete import incomplete_tables
+from txloom.storage.declarations.incomplete import completing_loads, incomplete_tables
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.declarations.refused_edits import RefusedEdit, refused_edits
 from txloom.storage.declarations.undecided import Undecided
@@ -52,6 +52,8 @@ class Forecast:
         made: by history and member, what is made; only of those that an edit concerns.
         anew: the source tables whose rows are computed anew, and the current tables whose documents are.
         incomplete: the source tables that are not complete then.
+        completing: by such a table, the csn of the loaded snapshot that completes the table when the stream reaches
+            that csn; a table without such a snapshot is left out.
         left_out: the histories and members that are not written any more.
         removed: by history, the columns of a mirror's one, and the fields of an aggregate's one, that the declaration
             does not have any more because of this edit. The history keeps them.
@@ -62,6 +64,7 @@ class Forecast:
     made: Mapping[Pair, Made] = field(default_factory=dict)
     anew: Collection[str] = ()
     incomplete: Collection[str] = ()
+    completing: Mapping[str, int] = field(default_factory=dict)
     left_out: Collection[Pair] = ()
     removed: Mapping[str, Collection[str]] = field(default_factory=dict)
     decoded_again: int = 0
@@ -100,10 +103,12 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     completed = completed_by_loads(full, paths, r.states(entered), declared, seen)
     after = r.states([*entered, *_numbered(completed, entered)])
     stamp = f"{digest_of(pipeline_content(pipeline))}:next" if settled or completed else seen.declared.stamp
+    lacking = tuple(incomplete_tables(full, after))
     return Forecast(
         {pair: each for pair, each in made.items() if not needs[pair].is_nothing or needs[pair].recomputes},
         tuple(sorted(compare(full, paths, after, stamp).anew)),
-        tuple(incomplete_tables(full, after)),
+        lacking,
+        completing_loads(full, paths, after, lacking),
         tuple(sorted(pair for pair, state in after.items() if state.newest.status == r.LEFT_OUT)),
         _list_removed(full, new, states, needs),
         _decoded_again(pipeline, paths, seen),

@@ -1,6 +1,6 @@
 """The tables that a declaration makes, and what the next cycle does to those that a warehouse has already."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -9,10 +9,8 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.problems import counted
 from txloom.errors import ConfigurationError
 from txloom.steps.settling.forecast import Forecast, Made, forecast
-from txloom.storage.declarations import records
 from txloom.storage.declarations.incomplete import (
     awaited,
-    completing_loads,
     current_tables_of,
     describe_begin,
     feeding,
@@ -77,10 +75,7 @@ def planned_tables(pipeline: Pipeline, warehouse: str | None, name_or_file: str 
     expected = forecast(pipeline, paths)
     if expected.refused:
         raise ConfigurationError(messages_of(expected.refused, name_or_file or pipeline.name))
-    waiting: Mapping[str, int] = {}
-    if expected.incomplete:
-        waiting = completing_loads(pipeline, paths, records.states(records.read(paths)), expected.incomplete)
-    plans = _Plans(pipeline, paths, expected, waiting)
+    plans = _Plans(pipeline, paths, expected)
     return [*map(plans.of, _targets(pipeline)), *plans.left_out()]
 
 
@@ -128,13 +123,11 @@ class _Plans:
         pipeline: the declaration.
         paths: the tables of the pipeline.
         expected: what the next cycle does because the declaration changed.
-        waiting: by incomplete table, the csn of the loaded snapshot that will complete the table, if there is one.
     """
 
     pipeline: Pipeline
     paths: TablePaths
     expected: Forecast
-    waiting: Mapping[str, int]
 
     def of(self, target: _Target) -> PlannedTable:
         """Return a target's table with what the next cycle does to it."""
@@ -171,8 +164,9 @@ class _Plans:
 
     def _describe_completion(self, lacking: Collection[str]) -> str:
         """Describe what completes the given tables: the stream if a snapshot of each is loaded, else a snapshot."""
-        if lacking and {*lacking} <= {*self.waiting}:
-            return awaited(max(self.waiting[each] for each in lacking))
+        completing = self.expected.completing
+        if lacking and {*lacking} <= {*completing}:
+            return awaited(max(completing[each] for each in lacking))
         return "a snapshot is loaded"
 
     def _feeding(self, target: _Target) -> int:

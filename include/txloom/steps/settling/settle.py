@@ -24,10 +24,10 @@ from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.history_rewriting import Renamed
 from txloom.storage.declarations.incomplete import current_tables_of, feeding
-from txloom.storage.declarations.loaded import loaded_since
+from txloom.storage.declarations.loaded import completed_by
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.declarations.undeclared_columns import Adopted, adopted
-from txloom.storage.landing import landing_plan, loaded_snapshots
+from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.valid_through import valid_through
 from txloom.storage.publishing.watermark import Watermark
@@ -211,8 +211,6 @@ def completed_by_loads(
 ) -> list[Record]:
     """Return the records of incomplete members whose tables a snapshot completes that this merge shows.
 
-    Above the csn that a member lacks changes of, an operator's snapshot is among its rows, whenever it was loaded.
-
     Args:
         pipeline: the declaration with columns that tables took up.
         paths: the tables of the pipeline.
@@ -224,20 +222,10 @@ def completed_by_loads(
     if not lacking:
         return []
     reached = Watermark(valid_through(paths, seen), seen.release)
-    since = min(record.since_csn for record in lacking.values())
-    present = loaded_snapshots.loaded(pipeline, paths, reached.valid_through, reached.release)
-    loaded = {
-        release: loaded_since(pipeline, paths, reached, since - 1, release=release)
-        for release in {record.release for record in lacking.values()}
-    }
-    completed = list[Record]()
-    for pair, record in sorted(lacking.items()):
-        csn = loaded[record.release].get(pair[1], 0)
-        if present.get(pair[1], 0) >= record.since_csn:
-            csn = max(csn, present[pair[1]])
-        if csn and csn >= record.since_csn - 1:
-            completed.append(replace(record, status=r.COMPLETE, since_csn=csn, reason=r.FROM_LOAD, missing=None))
-    return completed
+    return [
+        replace(lacking[pair], status=r.COMPLETE, since_csn=csn, reason=r.FROM_LOAD, missing=None)
+        for pair, csn in completed_by(pipeline, paths, lacking, reached).items()
+    ]
 
 
 def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> None:

@@ -6,9 +6,11 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeforeHistory
 from txloom.storage.declarations import marks
 from txloom.storage.declarations import records as r
+from txloom.storage.declarations.loaded import completed_by
 from txloom.storage.declarations.records import Pair, State
 from txloom.storage.landing import loaded_snapshots
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
@@ -63,14 +65,18 @@ def completing_loads(
         lacking: the names of the incomplete source tables.
     """
     fed = feeding(pipeline)
-    # since_csn is the csn after the last missing one. A snapshot as of that last missing csn completes the history.
     known = {name: states[fed[name]] for name in lacking if fed[name] in states}
     first = {name: state.newest.since_csn for name, state in known.items() if state.is_lacking}
     if not first:
         return {}
-    released = loaded_snapshots.loaded(pipeline, paths, loaded_snapshots.ANY, loaded_snapshots.ANY)
-    loads = released | loaded_snapshots.waiting(pipeline, paths, first)
-    return {name: loads[name] for name in first if loads.get(name, -1) + 1 >= first[name]}
+    records = {fed[name]: states[fed[name]].newest for name in first}
+    released = completed_by(pipeline, paths, records, Watermark(loaded_snapshots.ANY, loaded_snapshots.ANY))
+    # A snapshot that is not released yet gets a later release than the record.
+    loads = {pair[1]: csn for pair, csn in released.items()}
+    for name, csn in loaded_snapshots.waiting(pipeline, paths, first).items():
+        if csn >= first[name] - 1:
+            loads[name] = max(csn, loads.get(name, csn))
+    return loads
 
 
 def refuse_incomplete(states: Mapping[Pair, State], read_tables: Iterable[RowTable], csn: int) -> None:

@@ -1,9 +1,11 @@
 """As of which csn each table was loaded anew: by an operator, or by the snapshots of a connector."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
+from txloom.storage.declarations.records import Pair, Record
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import connector_snapshots, loaded_snapshots, requested_snapshots
 from txloom.storage.paths import TablePaths
@@ -39,6 +41,39 @@ def loaded_since(
             csn = 0
         loaded[name] = max(loaded.get(name, 0), csn)
     return loaded
+
+
+def completed_by(
+    pipeline: Pipeline, paths: TablePaths, lacking: Mapping[Pair, Record], reached: Watermark
+) -> dict[Pair, int]:
+    """Return by incomplete member of a history the csn of the newest snapshot that completes it.
+
+    A snapshot of a release after the member's record completes it as of the last missing csn or a later csn. An
+    operator's snapshot above that csn is among the member's rows, whenever it was loaded. A member without such a
+    snapshot is left out.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        lacking: the newest records of the incomplete members.
+        reached: the csn and the release up to which snapshots count.
+    """
+    if not lacking:
+        return {}
+    since = min(record.since_csn for record in lacking.values())
+    present = loaded_snapshots.loaded(pipeline, paths, reached.valid_through, reached.release)
+    loaded = {
+        release: loaded_since(pipeline, paths, reached, since - 1, release=release)
+        for release in {record.release for record in lacking.values()}
+    }
+    completed = dict[Pair, int]()
+    for pair, record in sorted(lacking.items()):
+        csn = loaded[record.release].get(pair[1], 0)
+        if present.get(pair[1], 0) >= record.since_csn:
+            csn = max(csn, present[pair[1]])
+        if csn and csn >= record.since_csn - 1:
+            completed[pair] = csn
+    return completed
 
 
 def _is_released_before(paths: TablePaths, csn: int, release: int) -> bool:
