@@ -5,6 +5,9 @@ One that the stream changed meanwhile, which the connector then leaves out, is o
 When all of that is merged, any other row of the current table is one that the source no longer has: it is deleted, as
 of `since_csn`. Nothing is deleted before that is sure: a row that could not be read as declared is a dead letter, and
 the request waits for its redrive; where it is dismissed, the request ends, and nothing is deleted.
+
+After an edit of the declaration, a request waits until a merge has followed the edit. The request ends if one of its
+tables is not declared any more, or has another source or key.
 """
 
 import logging
@@ -16,6 +19,7 @@ from itertools import chain
 import pyarrow as pa
 
 from txloom.config import names
+from txloom.config.contents import watched_content
 from txloom.events.envelope import BEHIND
 from txloom.events.formats import SourceDecoder
 from txloom.events.source_names import folded
@@ -23,6 +27,7 @@ from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.pending_work import unfinished
 from txloom.steps.landing.silent_requests import note_silent
+from txloom.steps.settling.computed import outdated_tables
 from txloom.steps.step import Step
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
@@ -84,6 +89,8 @@ def _ask(step: Step, request: Request) -> datetime | None:
     state = connector_signals.state_of(step.pipeline, request.request)
     if not state.is_over:
         return state.newest
+    if _end_redeclared(step, request):
+        return state.newest
     status_by_table = {folded(name): status for name, status in state.tables.items()}
     sources = {name: folded(step.pipeline.table(name).source) for name in request.tables}
     scans = {name: status_by_table.get(source, "not read") for name, source in sources.items()}
@@ -92,6 +99,18 @@ def _ask(step: Step, request: Request) -> datetime | None:
     LOG.info(f"snapshot {request.request}: {problem or 'the connector has read its tables'}")
     requested_snapshots.write(step.paths, request, FAILED if problem else READ, detail=problem)
     return state.newest
+
+
+def _end_redeclared(step: Step, request: Request) -> bool:
+    """End a request if one of its tables was removed or got another source or key; return whether the request ended."""
+    declared = {table.name for table in step.pipeline.tables}
+    _, since = landing_plan.decoded_since(step.paths, watched_content(step.pipeline))
+    edited = [name for name in request.tables if name not in declared or since.get(name, 0) > request.landing]
+    if edited:
+        detail = f"the declaration of {', '.join(edited)} was edited since, so that nothing was deleted: ask again"
+        LOG.info(f"snapshot {request.request}: {detail}")
+        requested_snapshots.write(step.paths, request, FAILED, detail=detail)
+    return bool(edited)
 
 
 def _ends(step: Step) -> dict[str, int]:
@@ -105,6 +124,8 @@ def _settle(step: Step, request: Request, last: int) -> int:
     pipeline, paths = step.pipeline, step.paths
     reached = {f"{topic}[{part}]": at.until for (topic, part), at in kafka_offsets.reached(paths).items()}
     assert request.ends is not None
+    if _end_redeclared(step, request):
+        return last
     if any(reached.get(name, 0) < end for name, end in request.ends.items()):
         return last
     if request.until_csn is None:
@@ -121,6 +142,9 @@ def _settle(step: Step, request: Request, last: int) -> int:
     if away := sum(row["events"] for row in dismissals.of_dead_letters(paths, _may_be_read(request))):
         detail = f"{away} rows that it may have read were dismissed, so that nothing was deleted: ask again"
         requested_snapshots.write(paths, request, FAILED, detail=detail)
+        return last
+    if outdated_tables(pipeline, paths) & {*request.tables}:
+        LOG.info(f"snapshot {request.request}: the declaration was edited, and the next merge follows the edit")
         return last
     stale = _stale(step, request)
     count = sum(rows.num_rows for rows in stale.values())

@@ -23,6 +23,7 @@ from txloom.steps.landing.silent_requests import note_silent
 from txloom.steps.step import Counts, Step
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
+from txloom.storage.declarations import earlier_steps
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import (
     landing_plan,
@@ -60,8 +61,8 @@ def request_snapshot(step: Step, tables: Sequence[str]) -> Counts:
         tables, request (its id), since_csn.
 
     Raises:
-        ConfigurationError: the pipeline declares no signals, no table needs a snapshot, one has no key, or another
-            request is open.
+        ConfigurationError: the pipeline declares no signals, no table needs a snapshot, one has no key, another
+            request is open, or no landing has followed an edit of the declaration yet.
         SourceUnavailable: the brokers do not take the signal, or the connector still reads for a request that was
             given up.
     """
@@ -73,6 +74,7 @@ def request_snapshot(step: Step, tables: Sequence[str]) -> Counts:
     of_run = [each for each in every if each.run_id == step.run_id]
     request = next((each for each in of_run if each.status != FAILED), None)
     if request is None:
+        _refuse_edited(pipeline, paths)
         request = _planned(step, chosen, f"{pipeline.name}/{step.run_id}/{len(of_run)}")
     if request.status == PLANNED:
         _refuse_unstopped(pipeline, every)
@@ -130,6 +132,15 @@ def refuse_open(paths: TablePaths, run_id: str) -> None:
                 f"{moment(each.at)}), and the connector reads for one at a time: wait until it is loaded, or give it "
                 f"up (jobs/request_snapshot.py --give-up {each.request}), then ask again"
             )
+
+
+def _refuse_edited(pipeline: Pipeline, paths: TablePaths) -> None:
+    """Raise ConfigurationError until a landing has followed an edit of the watched tables."""
+    if not earlier_steps.is_landed(pipeline, paths):
+        raise ConfigurationError(
+            "the watched tables were edited since the newest landing, and a request counts from a landing: run a "
+            "cycle, then ask again"
+        )
 
 
 def _refuse_unstopped(pipeline: Pipeline, requests: Sequence[Request]) -> None:
