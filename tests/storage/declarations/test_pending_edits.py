@@ -11,7 +11,7 @@ from steps.settling.edited_shop import DOCUMENTS, LINE, LINES, ORDERS, EditedSho
 from steps.settling.test_settle import BOTH, OF_LINES, OF_ORDERS, fill
 from txloom import read
 from txloom.cli import main
-from txloom.errors import BeforeHistory, ConfigurationError
+from txloom.errors import BeforeHistory, ConfigurationError, TxloomError
 from txloom.steps.backfill.backfill import Range, backfill
 from txloom.storage.declarations import records as r
 
@@ -202,6 +202,30 @@ def test_a_text_that_was_taken_up_is_read_as_the_declared_array_after_the_next_c
             pending()
     shop.run()
     assert [row["tags"] for row in _as_of(shop, "orders")().to_pylist()] == [["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("tables", "documents", "error"),
+    [
+        (PLAIN_RENAMED, DOCUMENTS, "lines_changes has amount after the next cycle only"),
+        (BOTH, DOCUMENTS.replace("relation: many", "relation: one"), "doc_current has not taken up its declaration"),
+    ],
+    ids=["rows", "documents"],
+)
+def test_a_backfill_compares_a_table_as_it_is_declared_after_the_next_cycle(
+    tmp_path: Path, tables: dict[str, dict[str, str]], documents: str, error: str
+) -> None:
+    shop = EditedShop(tmp_path)
+    shop.declare(BOTH, *TARGETS)
+    shop.orders(1, 2)
+    shop.run()
+    shop.declare(tables, TARGETS[0], [documents])
+    step = step_of(shop.lake.pipeline, shop.lake.warehouse, "early", shop.lake.session)
+    with pytest.raises(TxloomError, match=error):
+        backfill(step, "rebuild")
+    shop.run()
+    backfill(step, "rebuild")
+    assert backfill(step, "compare")["changes"] == 0
 
 
 def _as_of(shop: EditedShop, table: str) -> Callable[[], pa.Table]:

@@ -20,15 +20,15 @@ from txloom.steps.backfill.compare import CHANGES, compare_shadows
 from txloom.steps.backfill.rebuild import rebuild_shadows
 from txloom.steps.backfill.scope import HIGHEST, Scope, csns_of, only, resumed, scope_of
 from txloom.steps.step import Counts, Step
-from txloom.storage.declarations import records
-from txloom.storage.declarations.pending_edits import find_waiting_keys, refuse_renamed_keys
+from txloom.storage.declarations import marks, records
+from txloom.storage.declarations.pending_edits import find_waiting_keys, refuse_pending, refuse_renamed_keys
 from txloom.storage.declarations.redeclared import redeclared_of
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import schema_evolution
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets import history_tables, shadow_tables
-from txloom.storage.targets.row_tables import row_tables
+from txloom.storage.targets.row_tables import history_members, row_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +66,9 @@ def backfill(step: Step, task: str, within: Range = Range()) -> Counts:
         the rows that an apply would change. apply: changes and commits. drop: dropped, the removed tables.
 
     Raises:
-        ConfigurationError: for an unknown task, range or table, and for a task that is not the next one of this run.
+        ConfigurationError: for an unknown task, range or table, for a task that is not the next one of this run, and
+            for a current table that no cycle has brought to its declaration yet.
+        BeforeHistory: if a history does not have a table as it is declared until the next cycle.
         ComparisonOutdated: if live tables changed since the comparison, and apply would change other rows.
     """
     if task not in names.BACKFILL_TASKS:
@@ -119,6 +121,7 @@ def _rebuild(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int
                 f"{target.name} has not taken up its declaration yet ({lagging[0]}): run a cycle, which brings "
                 "tables to it, then this"
             )
+    _refuse_pending(scope.pipeline, scope.paths)
     if (gone := history_tables.lost(scope.pipeline, scope.paths)) and (scope.first, scope.last) != (0, HIGHEST):
         raise ConfigurationError(
             f"the history {gone[0]} is gone: a part of it would be taken for all of it; rebuild it without a range"
@@ -127,6 +130,23 @@ def _rebuild(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int
     counts = rebuild_shadows(spark, scope)
     scope.note("rebuilt", state=_state(scope), counts=counts)
     return counts
+
+
+def _refuse_pending(pipeline: Pipeline, paths: TablePaths) -> None:
+    """Refuse histories and current tables that are not as a declaration says until the next cycle.
+
+    Every row would differ, and an apply would write it by names that later rows do not have.
+    """
+    states = records.states(records.read(paths))
+    refuse_pending(paths, states, history_members(pipeline))
+    bases = {pair: state.basis for pair, state in states.items()}
+    expected = {each.current: marks.row_mark(each, bases) for each in row_tables(pipeline)}
+    expected |= {each.current: marks.document_mark(pipeline, each, bases) for each in pipeline.targets.aggregates}
+    for name, mark in expected.items() if states else ():
+        if marks.read_mark(paths.table(name)).mark not in (None, mark):
+            raise ConfigurationError(
+                f"{name} has not taken up its declaration yet: run a cycle, which brings tables to it, then this"
+            )
 
 
 def _state(scope: Scope) -> str:

@@ -74,13 +74,16 @@ def _find_pending(table: Table, declaration: Content) -> list[str]:
     return [column.name for column in table.columns if has.get(column.name) != column.source.casefold()]
 
 
-def refuse_pending(paths: TablePaths, states: Mapping[Pair, State], read_tables: Collection[RowTable]) -> None:
+def refuse_pending(
+    paths: TablePaths, states: Mapping[Pair, State], read_tables: Collection[RowTable], *, keys_only: bool = False
+) -> None:
     """Refuse to read a history that is not as its table is declared until the next cycle.
 
     Args:
         paths: the tables of the pipeline.
         states: of each history's member.
         read_tables: the tables whose histories are read.
+        keys_only: whether only the columns of the key are read.
 
     Raises:
         BeforeHistory: a column was declared or renamed since, got another type, or takes its values from another column
@@ -95,14 +98,16 @@ def refuse_pending(paths: TablePaths, states: Mapping[Pair, State], read_tables:
                 f"{row_table.history} has the rows of {table.name} after the next cycle only, because the declaration "
                 "was edited: run a cycle, then this"
             )
-        if state is not None and (pending := _find_unread(row_table, state, taken_up)):
+        if state is not None and (pending := _find_unread(row_table, state, taken_up, keys_only=keys_only)):
             raise BeforeHistory(
                 f"the declaration of {table.name} was edited, and {row_table.history} has {', '.join(pending)} after "
                 "the next cycle only: run a cycle, then this"
             )
 
 
-def _find_unread(row_table: RowTable, state: State, taken_up: Mapping[tuple[str, str], str]) -> list[str]:
+def _find_unread(
+    row_table: RowTable, state: State, taken_up: Mapping[tuple[str, str], str], *, keys_only: bool
+) -> list[str]:
     """Return what a history does not have of a table as it is declared: columns, its field, or its rows.
 
     taken_up: by table and column that it took up as text, the column's name in the source in lower case.
@@ -110,7 +115,8 @@ def _find_unread(row_table: RowTable, state: State, taken_up: Mapping[tuple[str,
     table, declaration = row_table.table, state.newest.declaration
     known = {name: (kind, source.casefold()) for name, (kind, source) in declaration["columns"].items()}
     held = {column: ("string", source) for (name, column), source in taken_up.items() if name in state.names} | known
-    pending = [each.name for each in table.columns if held.get(each.name) != (str(each.type), each.source.casefold())]
+    read = [table.column(name) for name in table.key] if keys_only else table.columns
+    pending = [each.name for each in read if held.get(each.name) != (str(each.type), each.source.casefold())]
     if row_table.mirror is None and declaration.get("field") != row_table.field:
         pending.append(row_table.field)
     if r.differs(state.newest, replace(state.newest, declaration=table_content(table))):

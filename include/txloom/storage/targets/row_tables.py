@@ -87,6 +87,17 @@ def row_tables(pipeline: Pipeline) -> list[RowTable]:
     return list(stores.values())
 
 
+def history_members(pipeline: Pipeline) -> list[RowTable]:
+    """Return a row table for each member of each history: also of members whose rows are read from another history."""
+    mirrors = [RowTable(pipeline.table(m.table), m.current, m, None) for m in pipeline.targets.mirrors]
+    documents = [
+        RowTable(pipeline.table(name), names.row_store(name), None, aggregate)
+        for aggregate in pipeline.targets.aggregates
+        for name, _ in schemas.members_of(aggregate)
+    ]
+    return [*mirrors, *documents]
+
+
 def create(row_table: RowTable, paths: TablePaths) -> None:
     """Create a mirror's current table or a row table, or bring it to its declared schema; a repeated call does nothing.
 

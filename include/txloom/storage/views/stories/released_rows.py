@@ -2,6 +2,8 @@
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
+from txloom.storage.declarations import records
+from txloom.storage.declarations.pending_edits import refuse_pending
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import sql_name, text_literal
 from txloom.storage.paths import TablePaths
@@ -16,7 +18,11 @@ def written(pipeline: Pipeline, paths: TablePaths, csn: int, xid: str | None) ->
     """Return the history rows of a transaction by table.
 
     Each: table, history, rows (their number), and keys: op and key of the first rows, by position.
+
+    Raises:
+        BeforeHistory: a history does not have the key of its table as it is declared until the next cycle.
     """
+    refuse_pending(paths, records.states(records.read(paths)), row_tables(pipeline), keys_only=True)
     named = "null" if xid is None else text_literal(xid)
     whose = f"_txloom_csn = {csn} and _txloom_xid is not distinct from {named}"
     counted = [_of(row_table, paths, whose) for row_table in row_tables(pipeline)]
