@@ -30,6 +30,7 @@ from txloom.steps.landing.silent_requests import note_silent
 from txloom.steps.settling.computed import outdated_tables
 from txloom.steps.step import Step
 from txloom.storage.dead_letters import dismissals, open_letters
+from txloom.storage.declarations.marks import outdated_tables
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables, data_files
 from txloom.storage.delta.read_session import exists, opened

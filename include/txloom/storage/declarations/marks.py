@@ -13,7 +13,11 @@ from deltalake.exceptions import DeltaError
 
 from txloom.config.contents import digest_of
 from txloom.config.models.pipeline import Aggregate, Pipeline
-from txloom.storage.declarations.records import Pair
+from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.declarations import records as r
+from txloom.storage.declarations.earlier_steps import is_buffered
+from txloom.storage.declarations.records import Pair, State
+from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import STAMP
@@ -74,3 +78,32 @@ def _source(row_table: RowTable, bases: Mapping[Pair, int]) -> list[Any]:
 
 def _partitions(row_table: RowTable) -> str:
     return "" if row_table.partitions is None else str(row_table.partitions.declared)
+
+
+def outdated_tables(declared: Pipeline, paths: TablePaths) -> set[str]:
+    """Return the source tables whose current rows no merge has computed by the present declaration yet.
+
+    Args:
+        declared: the declaration, without columns that tables took up.
+        paths: the tables of the pipeline.
+    """
+    seen = buffer_state(paths)
+    if seen is not None and not is_buffered(declared, seen):
+        return {table.name for table in declared.tables}
+    pipeline, states = effective_pipeline(declared, paths), r.states(r.read(paths))
+    fed = {each.table.name: (each.history, each.table.name) for each in row_tables(pipeline)}
+    is_open = {name for name, pair in fed.items() if pair in states and states[pair].is_open}
+    return is_open | differing_tables(pipeline, paths, states)
+
+
+def differing_tables(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State]) -> set[str]:
+    """Return the source tables whose current rows have another mark than the records of their histories ask for.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        states: of each history's member.
+    """
+    bases = {pair: state.basis for pair, state in states.items()}
+    marked = {each.table.name: (read_mark(paths.table(each.current)).mark, each) for each in row_tables(pipeline)}
+    return {name for name, (mark, each) in marked.items() if mark not in (None, row_mark(each, bases))}
