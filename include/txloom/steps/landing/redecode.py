@@ -53,9 +53,22 @@ def redecode_undecided(step: Step, last: int, plan: Sequence[Mapping[str, Any]])
     watched = plan[0]["watched"] or landing_plan.last_watched(step.paths)
     if watched == digest_of(content):
         return last
-    landing = LandingPlan(last + 1, datetime.now(UTC), ())
+    return land_edit(step, last + 1)
+
+
+def land_edit(step: Step, number: int) -> int:
+    """Land the messages of undecided transactions again, or an empty landing; return its number.
+
+    The buffer follows an edit of the declaration with a landing.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        number: the number of the landing.
+    """
+    landing = LandingPlan(number, datetime.now(UTC), ())
     about = {"landing": landing.number, "run_id": step.run_id, "at": landing.at}
-    landing_plan.write_plan(step.paths, landing.number, [about | landing_plan.watched_row(content)])
+    row = landing_plan.watched_row(watched_content(step.pipeline))
+    landing_plan.write_plan(step.paths, landing.number, [about | row])
     finish_redecoding(step, landing)
     return landing.number
 

@@ -24,6 +24,7 @@ from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import finish_last
 from txloom.steps.snapshots import extract_diff_tasks
 from txloom.steps.snapshots.column_drift import note_columns, note_tables, take_up
+from txloom.steps.snapshots.edited_tables import earlier_names
 from txloom.steps.snapshots.extract_diff import KINDS, Compared, Comparison, in_this_process
 from txloom.steps.step import Counts, Step
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
@@ -69,7 +70,7 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, withou
         and skipped.
 
     Raises:
-        BeyondValidThrough: while current tables lack something that was landed.
+        BeyondValidThrough: while current tables lack something that was landed, or an edit of the declaration.
         SourceUnavailable: if extracts do not exist, are not whole, lack a table, or change while they are read.
         ConfigurationError: for rows that cannot be read or compared. Nothing is landed then.
     """
@@ -83,6 +84,7 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, withou
         return _skipped(pipeline, paths, newest, day, run_id)
     extracts_of_day = extracts.day_of(pipeline, day)
     _refuse_lacking(pipeline, extracts_of_day, without)
+    earlier = earlier_names(step, extracts_of_day.tables, last)
     dated_transactions.refuse_stale(pipeline, paths, extracts_of_day.tables)
     _pass_by_dead(pipeline, paths, day, leave_out=leave_out_dead)
     begins = f"{day.isoformat()} 00:00:00"
@@ -90,7 +92,9 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, withou
     effective = effective_pipeline(pipeline, paths)
     transaction = InternalTransaction(effective, at, dated_transactions.xid(day), dated_transactions.csn(day), begins)
     before = extracts_of_day.stamp()
-    transaction, results, written = _compared_all(cache(step.session), transaction, extracts_of_day, paths, run_id)
+    transaction, results, written = _compared_all(
+        cache(step.session), transaction, extracts_of_day, paths, run_id, earlier
+    )
     summary = _summary(extracts_of_day, results)
     if extracts_of_day.stamp() != before:
         raise SourceUnavailable(f"{extracts_of_day.folder}: it changed while it was read; {NOTHING}")
@@ -144,29 +148,42 @@ def _pass_by_dead(pipeline: Pipeline, paths: TablePaths, day: date, *, leave_out
 
 
 def _compared_all(
-    spark: Session, transaction: InternalTransaction, day: Day, paths: TablePaths, run_id: str
+    spark: Session,
+    transaction: InternalTransaction,
+    day: Day,
+    paths: TablePaths,
+    run_id: str,
+    earlier: Mapping[str, Mapping[str, str]],
 ) -> tuple[InternalTransaction, dict[str, Compared], list[DataFile]]:
     """Compare all tables, again while tables take up columns.
 
     Returns the transaction with the pipeline that has these columns, results by table, and data files of row events.
     """
     while True:
-        results, written = _compared(spark, transaction, day, paths)
+        results, written = _compared(spark, transaction, day, paths, earlier)
         if not (effective := take_up(transaction, paths, results, run_id)):
             return transaction, results, written
         transaction = InternalTransaction(effective, transaction.at, transaction.xid, transaction.csn, transaction.time)
 
 
 def _compared(
-    spark: Session, transaction: InternalTransaction, day: Day, paths: TablePaths
+    spark: Session,
+    transaction: InternalTransaction,
+    day: Day,
+    paths: TablePaths,
+    earlier: Mapping[str, Mapping[str, str]],
 ) -> tuple[dict[str, Compared], list[DataFile]]:
-    """Compare all tables, small ones in this process; return results by table, and data files of row events."""
+    """Compare all tables, small ones in this process; return results by table, and data files of row events.
+
+    earlier: the names of columns that `edited_tables.earlier_names` returns.
+    """
     pipeline = transaction.pipeline
     assert pipeline.source.snapshots is not None
     full = pipeline.source.snapshots.extracts == "full"
     current = {row_table.table.name: row_table.current for row_table in row_tables(pipeline)}
     comparisons = {
-        name: Comparison(transaction, pipeline.table(name), files, full) for name, files in sorted(day.tables.items())
+        name: Comparison(transaction, pipeline.table(name), files, full, earlier.get(name))
+        for name, files in sorted(day.tables.items())
     }
     sizes = {name: _bytes(each, paths.table(current[name])) for name, each in comparisons.items()}
     results = {name: Compared() for name in comparisons}

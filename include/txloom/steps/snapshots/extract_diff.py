@@ -4,7 +4,7 @@ The same functions run on whole tables in this process and on buckets of rows in
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count as numbered
 from itertools import zip_longest
@@ -44,17 +44,26 @@ class Comparison:
         table: the table.
         files: the files of its extract.
         full: whether a row that the extract lacks is a deleted one.
+        names: by declared column, its name in the current table, which lacks every other column; None: as declared.
     """
 
     transaction: InternalTransaction
     table: Table
     files: Sequence[SnapshotFile]
     full: bool
+    names: Mapping[str, str] | None = None
 
     def position_of(self, rows: pa.Table, at: int) -> str:
         """Return file and line of a row of the extract."""
         row = rows.slice(at, 1).select([FILE, LINE]).to_pylist()[0]
         return f"{self.files[row[FILE]].path}: row {row[LINE]}"
+
+    def declared(self, rows: pa.Table) -> pa.Table:
+        """Return rows of the current table in the declared columns and types; a column that they lack is null."""
+        if self.names is not None:
+            there = {name: earlier for name, earlier in self.names.items() if earlier in rows.column_names}
+            rows = rows.select([*there.values()]).rename_columns([*there])
+        return arrow_tables.conform(rows, pa.schema(schemas.columns(self.table)))
 
 
 @dataclass
@@ -146,13 +155,8 @@ def in_this_process(comparison: Comparison, current: str, number: int, result: C
         return
     extract = pa.concat_tables([empty(table), *read_all])
     hashed = with_hashes(extract, table.key, table.column_names)
-    rows = declared(arrow_tables.select(current, "select * from t"), table)
+    rows = comparison.declared(arrow_tables.select(current, "select * from t"))
     yield from compared(comparison, hashed, with_hashes(rows, table.key, table.column_names), number, result)
-
-
-def declared(rows: pa.Table, table: Table) -> pa.Table:
-    """Return rows in the declared columns and types; a column that they do not have is null."""
-    return arrow_tables.conform(rows, pa.schema(schemas.columns(table)))
 
 
 def compared(

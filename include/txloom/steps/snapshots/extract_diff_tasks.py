@@ -17,7 +17,7 @@ from txloom.config.models.pipeline import Table
 from txloom.current.row_diff import KEY, with_hashes
 from txloom.current.row_hashes import BITS
 from txloom.errors import ConfigurationError
-from txloom.steps.snapshots.extract_diff import Compared, Comparison, compared, declared, empty, read
+from txloom.steps.snapshots.extract_diff import Compared, Comparison, compared, empty, read
 from txloom.storage.delta import data_files, small_merge
 from txloom.storage.delta.data_files import DataFile
 from txloom.storage.landing import change_events, decoding
@@ -96,7 +96,7 @@ def _splitting(
             result = Compared()
             with PieceFiles(folder) as files:
                 if isinstance(item, TableFile):
-                    _write(files, declared(TableFiles.open(current).read(item), table), table, buckets)
+                    _write(files, comparison.declared(TableFiles.open(current).read(item)), table, buckets)
                 else:
                     try:
                         for rows in read(table, item, comparison.files[item], result):
