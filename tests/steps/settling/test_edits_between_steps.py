@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
+from txloom.errors import ConfigurationError
+from txloom.steps.backfill.backfill import backfill
 from txloom.steps.merge.merge_current import merge_current
 from txloom.steps.publish.publish import publish
 
@@ -100,3 +102,27 @@ def test_no_cut_shows_a_table_as_it_was_before_its_name_was_given_back(tmp_path:
     assert len(shop.lake.rows("cuts")) == cuts
     shop.run()
     assert shop.shown("orders") == shop.source("orders")
+
+
+def test_a_backfill_waits_until_a_cycle_has_made_the_rows_that_an_edit_left_out(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    targets = [OF_ORDERS, OF_LINES]
+    shop.declare(BOTH, targets, [DOCUMENTS])
+    shop.orders(1)
+    shop.run()
+    shop.declare(BOTH, targets, ["{name: doc, root: orders, children: []}"])
+    shop.orders(2)
+    shop.lake.land()
+    shop.lake.buffer()
+    shop.declare(BOTH, targets, [DOCUMENTS])
+    with pytest.raises(ConfigurationError, match="run a cycle"):
+        shop.lake.step(backfill, shop.lake.session, "rebuild")
+    shop.lake.land()
+    shop.lake.buffer()
+    with pytest.raises(ConfigurationError, match="run a cycle"):
+        shop.lake.step(backfill, shop.lake.session, "rebuild")
+    shop.run()
+    assert shop.shown("doc_current") == shop.documents()
+    shop.lake.runs += 1
+    shop.lake.step(backfill, shop.lake.session, "rebuild")
+    assert shop.lake.step(backfill, shop.lake.session, "compare")["changes"] == 0

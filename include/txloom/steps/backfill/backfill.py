@@ -137,8 +137,15 @@ def _refuse_pending(pipeline: Pipeline, paths: TablePaths) -> None:
 
     Every row would differ, and an apply would write it by names that later rows do not have.
     """
-    states = records.states(records.read(paths))
-    refuse_pending(paths, states, history_members(pipeline))
+    states, members = records.states(records.read(paths)), history_members(pipeline)
+    refuse_pending(paths, states, members)
+    for each in members:
+        state = records.find_state(states, each.history, each.table)
+        if state is not None and state.newest.status in (records.DECLARED, records.LEFT_OUT):
+            raise ConfigurationError(
+                f"{each.history} does not have all rows of {each.table.name} as declared yet: run a cycle, which makes "
+                "them, then this"
+            )
     bases = {pair: state.basis for pair, state in states.items()}
     expected = {each.current: marks.row_mark(each, bases) for each in row_tables(pipeline)}
     expected |= {each.current: marks.document_mark(pipeline, each, bases) for each in pipeline.targets.aggregates}

@@ -27,7 +27,6 @@ from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.pending_work import unfinished
 from txloom.steps.landing.silent_requests import note_silent
-from txloom.steps.settling.computed import outdated_tables
 from txloom.steps.step import Step
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.declarations.marks import outdated_tables

@@ -7,14 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from txloom.config.models.pipeline import Pipeline
-from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.declarations import marks
 from txloom.storage.declarations import records as r
-from txloom.storage.declarations.earlier_steps import is_buffered
-from txloom.storage.declarations.incomplete import feeding
 from txloom.storage.declarations.marks import Marked
 from txloom.storage.declarations.records import Pair, State
-from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables, small_tables, table_metadata
 from txloom.storage.delta.read_session import exists
 from txloom.storage.paths import TablePaths
@@ -98,21 +94,6 @@ def compare(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State],
         if (marked.mark, marked.stamp) != (expected[name], stamp):
             unstamped.add(name)
     return Computed(stamp, expected, anew | set(_documents_behind(pipeline, paths, known)), unstamped)
-
-
-def outdated_tables(declared: Pipeline, paths: TablePaths) -> set[str]:
-    """Return the source tables whose current rows no merge has computed by the present declaration yet.
-
-    Args:
-        declared: the declaration, without columns that tables took up.
-        paths: the tables of the pipeline.
-    """
-    seen = buffer_state(paths)
-    if seen is not None and not is_buffered(declared, seen):
-        return {table.name for table in declared.tables}
-    pipeline, states = effective_pipeline(declared, paths), r.states(r.read(paths))
-    is_open = {name for name, pair in feeding(pipeline).items() if pair in states and states[pair].is_open}
-    return is_open | {*compare(pipeline, paths, states, "").anew} & {table.name for table in pipeline.tables}
 
 
 def stamp_tables(paths: TablePaths, computed: Computed) -> None:

@@ -75,9 +75,9 @@ def _find_names(step: Step, seen: BufferState) -> dict[str, Mapping[str, str]]:
         need = needs.get(state.newest.pair)
         is_there = exists(paths.table(row_table.current)) and table.name not in anew
         if is_there and _keeps_rows(state, need):
-            held = {*by_source(state.settled.declaration)}
-            held |= {each.source.casefold() for each in taken_up if each.table in state.names}
-            names[table.name] = _names_of(row_table, need, held)
+            held = {each.source.casefold(): each.column for each in taken_up if each.table in state.names}
+            held |= {source: name for source, (name, _) in by_source(state.settled.declaration).items()}
+            names[table.name] = _names_of(row_table, held)
     return names
 
 
@@ -92,8 +92,7 @@ def _keeps_rows(state: State, need: Need | None) -> bool:
     return not (need.rereads or need.replaces or need.field or is_back or is_retyped)
 
 
-def _names_of(row_table: RowTable, need: Need | None, held: Collection[str]) -> dict[str, str]:
-    """Return by declared column its name in the current table; held: the sources of the columns that the table has."""
-    renamed = {} if need is None else need.renamed
-    columns = [column for column in row_table.table.columns if column.source.casefold() in held]
-    return {column.name: renamed.get(column.name, column.name) for column in columns}
+def _names_of(row_table: RowTable, held: Mapping[str, str]) -> dict[str, str]:
+    """Return by declared column its name in the current table; held: by source of a column, the name that it has."""
+    columns = {column.name: column.source.casefold() for column in row_table.table.columns}
+    return {name: held[source] for name, source in columns.items() if source in held}
