@@ -59,7 +59,6 @@ TESTED_BY = {
     "storage/declarations/source_samples": "workloads/random/test_any_declaration",
     "storage/declarations/undecided": "steps/settling/test_settle",
     "storage/declarations/undeclared_columns": "steps/test_schema_drift",
-    "storage/delta/arrow_tables": "steps/merge/test_merge_current",
     "storage/delta/committing": "storage/delta/test_fencing",
     "storage/delta/partition_pruning": "storage/targets/test_partitioning",
     "storage/delta/recent_files": "storage/delta/test_read_session",

@@ -198,15 +198,12 @@ def reorder(array: "pa.Array[Any]", kind: pa.DataType) -> "pa.Array[Any]":
         ]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
     if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        if not len(array):
+            # The offset of an empty array may lie beyond the values that it gets here.
+            nothing: pa.Array[Any] = pa.nulls(0, kind)
+            return nothing
         lists = cast("pa.ListArray[Any]", array)
-        values = (
-            reorder(
-                lists.values.slice(lists.offsets[0].as_py(), lists.offsets[-1].as_py() - lists.offsets[0].as_py()),
-                kind.value_type,
-            )
-            if len(lists)
-            else pa.nulls(0, kind.value_type)
-        )
-        first = lists.offsets[0] if len(lists) else pa.scalar(0, pa.int32())
+        first, last = lists.offsets[0], lists.offsets[-1]
+        values = reorder(lists.values.slice(first.as_py(), last.as_py() - first.as_py()), kind.value_type)
         return pa.ListArray.from_arrays(pc.subtract(lists.offsets, first), values, type=kind, mask=lists.is_null())
     return array.cast(kind)
