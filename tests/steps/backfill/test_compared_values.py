@@ -7,9 +7,8 @@ from txloom.steps.backfill.shadow_diff import differing
 from txloom.storage.targets.shadow_tables import KIND
 
 NAMES = pa.list_(pa.string())
-CHANGE = pa.struct(
-    [("id", pa.int64()), ("_txloom_landing", pa.int64()), ("_txloom_row", pa.int64()), ("_txloom_absent", NAMES)]
-)
+NUMBERS = ("id", "_txloom_pos", "_txloom_landing", "_txloom_row")
+CHANGE = pa.struct([*((name, pa.int64()) for name in NUMBERS), ("_txloom_absent", NAMES)])
 FLAT = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("_txloom_landing", pa.int64()), ("_txloom_absent", NAMES)])
 NESTED = pa.schema([("id", pa.int64()), ("lines", pa.list_(CHANGE))])
 
@@ -47,4 +46,8 @@ def test_other_names_values_and_changes_are_differences() -> None:
     assert len(kinds(FLAT, [flat(1, None, 1)], [flat(1, None, 2)])) == 1
     assert len(kinds(NESTED, [nested((1, 1, ["id"]))], [nested((1, 1, []))])) == 1
     assert len(kinds(NESTED, [nested((1, 1, None), (2, 1, None))], [nested((1, 1, None))])) == 1
-    assert len(kinds(NESTED, [{"id": 1, "lines": None}], [nested()])) == 1
+    assert len(kinds(NESTED, [{"id": 1, "lines": None}], [nested((1, 1, None))])) == 1
+
+
+def test_null_and_no_change_of_a_member_are_no_difference() -> None:
+    assert kinds(NESTED, [{"id": 1, "lines": None}], [nested()]) == []

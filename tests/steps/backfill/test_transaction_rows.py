@@ -38,7 +38,9 @@ completeness: {{rule: counts, patience: 1h}}
 tables:
   - {{name: orders, source: APP.ORDERS, key: [id], columns: {{id: long, n: long}}}}
   - {{name: lines, source: APP.LINES, key: [id], columns: {{id: long, n: long}}}}
-targets: {{mirrors: ["*"]}}
+targets:
+  mirrors: ["*"]
+  aggregates: [{{name: doc, root: orders, children: [{{table: lines, as: items, relation: many, parent_key: [n]}}]}}]
 """
 TABLES = ("orders", "lines")
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -63,6 +63,16 @@ def test_an_empty_part_of_lists_has_no_offset_beyond_its_values() -> None:
     check(arrow_tables.reorder(pa.array([[{"n": 1}], None], kind).slice(1, 0), kind))
 
 
+def test_a_part_that_lacks_lists_has_empty_ones_beside_the_others() -> None:
+    lists = pa.list_(pa.struct([("n", pa.int64())]))
+    whole = pa.table({"k": [1], "v": ["a"], "lists": pa.array([[{"n": 1}]], lists)})
+    joined = arrow_tables.joined([pa.table({"k": [2]}), whole])
+    assert joined.sort_by("k").to_pylist() == [
+        {"k": 1, "v": "a", "lists": [{"n": 1}]},
+        {"k": 2, "v": None, "lists": []},
+    ]
+
+
 def reordered(rows: list[dict[str, Any]], at: int, size: int) -> pa.Table:
     """Return some of the rows, made of arrays that begin at an offset."""
     arrays = [

@@ -160,7 +160,7 @@ def rebuild(scope: Scope, share: Share) -> Rebuilt:
             history.setdefault(name, []).append(rows)
         outcomes.append(judged.outcomes({tx for each in releases for tx in each.unreadable}))
     # Rows of documents lack the members of which no transaction in turn has a change.
-    made = {name: pa.concat_tables(rows, promote_options="default") for name, rows in history.items()}
+    made = {name: arrow_tables.joined(rows) for name, rows in history.items()}
     return Rebuilt(made, pa.concat_tables(outcomes))
 
 

@@ -105,12 +105,12 @@ def _in_turn(chosen: pa.Table) -> Iterator[pa.Table]:
 
 
 def _joined(made: Sequence[Release]) -> Release:
-    """Return several releases as one; a history has null in the members of which a part has no rows."""
+    """Return several releases as one; a history has empty lists in the members of which a part has no rows."""
     history: dict[str, list[pa.Table]] = {}
     for name, rows in (histories for each in made for histories in each.history.items()):
         history.setdefault(name, []).append(rows)
     return Release(
-        {name: pa.concat_tables(parts, promote_options="default") for name, parts in history.items()},
+        {name: arrow_tables.joined(parts) for name, parts in history.items()},
         pa.concat_tables(each.transactions for each in made),
         {tx: problem for each in made for tx, problem in each.unreadable.items()},
         [name for each in made for name in each.undeclared],

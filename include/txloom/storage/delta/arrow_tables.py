@@ -163,6 +163,15 @@ def gathered(
         yield pa.concat_tables(held)
 
 
+def joined(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of several tables as those of one, with the columns of all.
+
+    A list column that a part lacks is filled with empty lists, any other one with nulls (`conform`).
+    """
+    schema = pa.unify_schemas([part.schema for part in parts])
+    return pa.concat_tables([part if part.schema.equals(schema) else conform(part, schema) for part in parts])
+
+
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return rows in a schema's order of columns, and in the plain form of its types.
 
