@@ -65,9 +65,9 @@ def correct_history(spark: "Callable[[], SparkSession]", scope: Scope, target: T
 
 
 def _merge(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
-    """Bring a current table to its rebuilt rows; its watermark stays."""
+    """Bring a current table to its rebuilt rows, and to their watermark: a merge that died may have left it behind."""
     path = scope.paths.table(target.name)
-    about: dict[str, Any] = {**newest_metadata(path), "backfill": scope.run_id}
+    about: dict[str, Any] = {**newest_metadata(path), **vars(scope.newest_watermark), "backfill": scope.run_id}
     if _is_small(scope, target):
         rows = shadow_tables.differences(scope.paths, target.name, "true")
         gone = pc.equal(rows.column(KIND), pa.scalar(SURPLUS))
