@@ -385,7 +385,7 @@ LEDGER = arrow_schema(
         (ENTERED, pa.int64()),
     ]
 )
-"""One row for each step of each run. declared: of a merge, the digest of the declaration that it worked by."""
+"""One row for each step of each run. declared: for a merge, the digest of the declaration that it used."""
 
 DISMISSALS = arrow_schema(
     [

@@ -292,7 +292,8 @@ def test_tables_that_have_not_followed_their_declaration_are_refused(shop: Shop)
     with pytest.raises(ConfigurationError) as refused:
         task(shop, "rebuild")
     assert str(refused.value) == (
-        "orders_changes has not taken up its declaration yet (note): run a cycle, which brings tables to it, then this"
+        "orders_changes has not taken up its declaration yet (note): run a cycle, which brings tables to it, "
+        "then try again"
     )
 
 

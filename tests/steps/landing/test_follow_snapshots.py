@@ -1,4 +1,4 @@
-"""Requested snapshots whose tables are edited in the declaration before what the connector read is merged."""
+"""Requested snapshots whose tables are edited in the declaration before the rows that the connector read are merged."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ RENAMED = {"orders": ORDERS, "lines": {LINE: "{type: long, source: id}", "o_id":
 
 @pytest.fixture
 def shop(tmp_path: Path) -> EditedShop:
-    """Return a shop of which a connector has read the lines, and has left out all those that the lake has."""
+    """Return a shop with a requested snapshot of the lines: the connector read none of the rows that the lake has."""
     shop = EditedShop(tmp_path)
     shop.declare(BOTH, MIRRORS)
     fill(shop)

@@ -83,7 +83,7 @@ def test_messages_that_were_landed_by_a_declaration_that_is_gone_again_are_decod
 
 @pytest.mark.parametrize("behind", ["publish", "land", "buffer"])
 def test_no_cut_shows_a_table_as_it_was_before_its_name_was_given_back(tmp_path: Path, behind: str) -> None:
-    """The last merge wrote a table under another name; the one of the first name is as the merge before left it."""
+    """The last merge wrote the table under another name; the table of the first name is as an earlier merge left it."""
     shop = EditedShop(tmp_path)
     shop.declare({"orders": ORDERS}, [OF_ORDERS])
     shop.orders(1)

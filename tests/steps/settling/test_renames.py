@@ -45,7 +45,7 @@ def named(rows: list[dict[str, Any]], names: Names) -> list[dict[str, Any]]:
 
 
 def run_killed(shop: EditedShop) -> None:
-    """Run a cycle that dies behind the renaming of histories, before anything else is made of the edit."""
+    """Run a cycle that dies after it has renamed columns of histories, before it does anything else for the edit."""
     with mock.patch.object(remake, "remake", side_effect=Killed), pytest.raises(Killed):
         shop.run()
 
@@ -101,7 +101,7 @@ def test_values_follow_the_names_of_their_columns(drawn: list[dict[str, Any]]) -
             if edit["adds"]:
                 shop.orders(3 + number)
             if edit["dies"] and edit is not drawn[-1]:
-                # Nothing is made again where the edit changes nothing.
+                # If the edit changes nothing, nothing is made again, and the run does not die.
                 with mock.patch.object(remake, "remake", side_effect=Killed):
                     try:
                         shop.run()

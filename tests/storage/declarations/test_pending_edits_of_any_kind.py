@@ -1,4 +1,4 @@
-"""Whatever is read between an edit and the next cycle is right by the old or new declaration, or refused in words."""
+"""Each read between an edit and the next cycle is right by the old or new declaration, or is refused with a message."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -181,7 +181,7 @@ def commit(shop: EditedShop, chance: Random) -> None:
 
 
 def answers(pipeline: Pipeline, shop: EditedShop, warehouse: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield what is read of a pipeline: its name, and a call that answers."""
+    """Yield each read of a pipeline: its name, and a call that returns its answer."""
     csns = sorted(shop.states)
     for table in pipeline.current_tables:
         seen = Seen.of(pipeline, warehouse, table)
@@ -219,7 +219,7 @@ class Seen:
         return self._plain(read.as_of(self.pipeline, self.table, csn=csn, warehouse=self.warehouse).to_pylist())
 
     def intervals(self) -> list[str]:
-        """Return the intervals; of a table that takes columns up nothing, because they begin intervals too."""
+        """Return the intervals; []: a table takes up columns, which begin intervals too."""
         rows = read.intervals(self.pipeline, self.table, warehouse=self.warehouse).to_pylist()
         return [] if any(each.undeclared_columns == "evolve" for each in self.pipeline.tables) else self._plain(rows)
 
@@ -238,7 +238,7 @@ def _written(pipeline: Pipeline, warehouse: str, csn: int) -> Any:
 
 
 def answer(call: Callable[[], Any]) -> Any:
-    """Return what a call returns, or the class of the error by which it refuses."""
+    """Return what a call returns, or the class of the error with which it refuses."""
     try:
         return call()
     except TxloomError as error:
@@ -280,7 +280,7 @@ def test_it_is_right_or_refused(tmp_path: Path, seed: int) -> None:
     if not refused_edits(pipeline, shop.lake.paths, records.read(shop.lake.paths)):
         shop.run()
         shop.run()
-        # A declaration that was not changed lets maintenance clean histories, which have fewer changes then.
+        # If the declaration did not change, maintenance may clean histories, which then have fewer changes.
         for name, call in answers(pipeline, shop, warehouse):
             got = answer(call) if name.startswith("as_of") else TxloomError
             assert got in (TxloomError, right[name]), f"{note}, after the cycle: {name}:\n{got}\n{right[name]}"

@@ -22,7 +22,7 @@ SIZES = st.integers(0, 9)
 
 
 def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    """Draw values of a type; seldom null, so that many arrays have a bitmap and no null."""
+    """Draw values of a type; few are null, so that many arrays have a validity bitmap but no null."""
     if pa.types.is_list(kind):
         drawn: st.SearchStrategy[Any] = st.lists(values(kind.value_type), max_size=2)
     elif pa.types.is_struct(kind):
@@ -58,7 +58,7 @@ def test_parts_of_rows_keep_their_values_validity_and_offsets(
 
 
 def test_an_empty_part_of_lists_has_no_offset_beyond_its_values() -> None:
-    """`pc.list_flatten` ends the process at such an offset."""
+    """`pc.list_flatten` crashes the process at such an offset."""
     kind = pa.list_(pa.struct([("n", pa.int64())]))
     check(arrow_tables.reorder(pa.array([[{"n": 1}], None], kind).slice(1, 0), kind))
 

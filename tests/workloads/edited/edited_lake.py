@@ -51,7 +51,7 @@ Rows = Mapping[str, Any]
 
 @contextmanager
 def dying_before(commits: int) -> Iterator[list[Died]]:
-    """Let a run die before its next commit, once it has made so many; the list is empty while it lives."""
+    """Let a run die before its next commit after it has made so many commits; the list is empty until then."""
     left, transactions = count(commits, -1), Fence.transactions
     deaths = list[Died]()
 
@@ -143,7 +143,7 @@ class Edited:
             self._perhaps_edit("after the buffer")
         self.before_each()
         counts = self._merge(dies=dies)
-        # It died, or left its work to the next cycle; the tables are those of the merge before it.
+        # If the merge died or left its work to the next cycle, the tables are those of the merge before it.
         self.is_behind = counts is None or "release" not in counts
         if counts is None:
             return
@@ -156,7 +156,7 @@ class Edited:
         self._publish()
 
     def _merge(self, *, dies: bool) -> Mapping[str, Any] | None:
-        """Merge; None: the run died between two commits, and the next one goes on by this declaration or another."""
+        """Merge and return its counts; None: the run died between two commits, and any declaration may follow."""
         lake, chance = self.lake, self.made.chance
         if not (dies and "die" in self.made.dimensions.operations and chance.random() < 0.3):
             with lake.in_pieces():

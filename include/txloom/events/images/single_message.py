@@ -130,7 +130,7 @@ def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:
 
 
 def json_elements(array: bytes | str) -> list[str | None]:
-    """Return the elements of a JSON array as texts (`text_of`): numbers keep their digits, also those inside elements.
+    """Return the elements of a JSON array as texts (`text_of`): numbers keep their digits, even inside elements.
 
     Raises:
         msgspec.DecodeError: the text is not a JSON array.

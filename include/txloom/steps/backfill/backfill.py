@@ -45,7 +45,7 @@ class Range:
     Args:
         csns: the first and last csn of its transactions; None: no bound.
         times: the first and last commit time instead.
-        tables: only these source tables; empty: all, except those that wait for messages under a renamed key.
+        tables: only these source tables; empty: all, except those with a renamed key whose histories wait for messages.
     """
 
     csns: tuple[int | None, int | None] = (None, None)
@@ -68,7 +68,7 @@ def backfill(step: Step, task: str, within: Range = Range()) -> Counts:
     Raises:
         ConfigurationError: for an unknown task, range or table, for a task that is not the next one of this run, and
             for a current table that no cycle has brought to its declaration yet.
-        BeforeHistory: if a history does not have a table as it is declared until the next cycle.
+        BeforeHistory: if the next cycle has yet to bring a history to the declaration.
         ComparisonOutdated: if live tables changed since the comparison, and apply would change other rows.
     """
     if task not in names.BACKFILL_TASKS:
@@ -105,11 +105,11 @@ def _choose_tables(pipeline: Pipeline, paths: TablePaths, tables: Sequence[str])
     chosen = [each.table.name for each in row_tables(pipeline) if each.table.name not in left_out]
     if left_out & {*tables} or not chosen:
         raise ConfigurationError(
-            f"the current table of {', '.join(waiting)} has no rows under the renamed key until messages that it waits "
-            "for have arrived, or patience has passed: choose other tables, or run the backfill after that"
+            f"current rows of {', '.join(waiting)} lack the new names of the key until the messages that the history "
+            "waits for have arrived, or completeness.patience has passed: choose other tables, or try again then"
         )
     if not tables:
-        LOG.info("%s are left out: %s waits for messages under a renamed key", sorted(left_out), ", ".join(waiting))
+        LOG.info("left out: %s; the renamed key of %s waits for messages", sorted(left_out), ", ".join(waiting))
     return tables or chosen
 
 
@@ -119,7 +119,7 @@ def _rebuild(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int
         if lagging := schema_evolution.lagging(scope.paths.table(target.name), target.schema):
             raise ConfigurationError(
                 f"{target.name} has not taken up its declaration yet ({lagging[0]}): run a cycle, which brings "
-                "tables to it, then this"
+                "tables to it, then try again"
             )
     _refuse_pending(scope.pipeline, scope.paths)
     if (gone := history_tables.lost(scope.pipeline, scope.paths)) and (scope.first, scope.last) != (0, HIGHEST):
@@ -133,9 +133,9 @@ def _rebuild(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int
 
 
 def _refuse_pending(pipeline: Pipeline, paths: TablePaths) -> None:
-    """Refuse histories and current tables that are not as a declaration says until the next cycle.
+    """Refuse to rebuild histories and current tables that the next cycle has yet to bring to the declaration.
 
-    Every row would differ, and an apply would write it by names that later rows do not have.
+    Otherwise every row would differ, and an apply would write rows under names that later rows do not have.
     """
     states, members = records.states(records.read(paths)), history_members(pipeline)
     refuse_pending(paths, states, members)
@@ -143,8 +143,8 @@ def _refuse_pending(pipeline: Pipeline, paths: TablePaths) -> None:
         state = records.find_state(states, each.history, each.table)
         if state is not None and state.newest.status in (records.DECLARED, records.LEFT_OUT):
             raise ConfigurationError(
-                f"{each.history} does not have all rows of {each.table.name} as declared yet: run a cycle, which makes "
-                "them, then this"
+                f"{each.history} does not have all rows of {each.table.name} as they are declared yet: run a cycle, "
+                "which makes them, then try again"
             )
     bases = {pair: state.basis for pair, state in states.items()}
     expected = {each.current: marks.row_mark(each, bases) for each in row_tables(pipeline)}
@@ -152,7 +152,7 @@ def _refuse_pending(pipeline: Pipeline, paths: TablePaths) -> None:
     for name, mark in expected.items() if states else ():
         if marks.read_mark(paths.table(name)).mark not in (None, mark):
             raise ConfigurationError(
-                f"{name} has not taken up its declaration yet: run a cycle, which brings tables to it, then this"
+                f"{name} has not taken up its declaration yet: run a cycle, which brings tables to it, then try again"
             )
 
 

@@ -41,7 +41,7 @@ def _compared_list(name: str, values: AnyArray, declared: Collection[str]) -> An
         parts = _compared({each: pc.struct_field(changes, each) for each in kept})
         made = pa.StructArray.from_arrays(list(parts.values()), names=list(parts))
         if f"{names.SYSTEM_PREFIX}pos" in kept:
-            # An earlier version wrote null where a transaction has no change of a member.
+            # Earlier versions wrote null instead of an empty list if a transaction has no change of a member.
             values = values.fill_null(pa.scalar([], values.type))
         return _with_items(values, made, np.ones(len(made), np.bool_))
     if name.startswith(names.SYSTEM_PREFIX) and pa.types.is_string(inside):

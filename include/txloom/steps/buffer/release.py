@@ -105,7 +105,7 @@ def _in_turn(chosen: pa.Table) -> Iterator[pa.Table]:
 
 
 def _joined(made: Sequence[Release]) -> Release:
-    """Return several releases as one; a history has empty lists in the members of which a part has no rows."""
+    """Return several releases as one; a part without rows of a member gets empty lists for that member."""
     history: dict[str, list[pa.Table]] = {}
     for name, rows in (histories for each in made for histories in each.history.items()):
         history.setdefault(name, []).append(rows)

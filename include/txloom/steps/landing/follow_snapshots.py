@@ -7,7 +7,7 @@ of `since_csn`. Nothing is deleted before that is sure: a row that could not be 
 the request waits for its redrive; where it is dismissed, the request ends, and nothing is deleted.
 
 After an edit of the declaration, a request waits until a merge has followed the edit. The request ends if one of its
-tables is not declared any more, or has another source or key.
+tables is no longer declared, or has another source or key.
 """
 
 import logging
@@ -107,7 +107,10 @@ def _end_redeclared(step: Step, request: Request) -> bool:
     _, since = landing_plan.decoded_since(step.paths, watched_content(step.pipeline))
     edited = [name for name in request.tables if name not in declared or since.get(name, 0) > request.landing]
     if edited:
-        detail = f"the declaration of {', '.join(edited)} was edited since, so that nothing was deleted: ask again"
+        detail = (
+            f"the declaration of {', '.join(edited)} was edited after the request, so that nothing was deleted: "
+            "ask again"
+        )
         LOG.info(f"snapshot {request.request}: {detail}")
         requested_snapshots.write(step.paths, request, FAILED, detail=detail)
     return bool(edited)
@@ -144,7 +147,7 @@ def _settle(step: Step, request: Request, last: int) -> int:
         requested_snapshots.write(paths, request, FAILED, detail=detail)
         return last
     if outdated_tables(pipeline, paths) & {*request.tables}:
-        LOG.info(f"snapshot {request.request}: the declaration was edited, and the next merge follows the edit")
+        LOG.info(f"snapshot {request.request}: it waits until the next merge has followed the edit of the declaration")
         return last
     stale = _stale(step, request)
     count = sum(rows.num_rows for rows in stale.values())

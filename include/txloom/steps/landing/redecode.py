@@ -57,9 +57,9 @@ def redecode_undecided(step: Step, last: int, plan: Sequence[Mapping[str, Any]])
 
 
 def land_edit(step: Step, number: int) -> int:
-    """Land the messages of undecided transactions again, or an empty landing; return its number.
+    """Land the messages of undecided transactions again, or write an empty landing; return its number.
 
-    The buffer follows an edit of the declaration with a landing.
+    The buffer follows an edit of the declaration when it takes in this landing.
 
     Args:
         step: the pipeline, its tables and the run.

@@ -52,7 +52,7 @@ class Forecast:
         made: by history and member, what is made; only of those that an edit concerns.
         anew: the source tables whose rows are computed anew, and the current tables whose documents are.
         incomplete: the source tables that are not complete then.
-        completing: by such a table, the csn of the loaded snapshot that completes the table when the stream reaches
+        completing: by incomplete table, the csn of the loaded snapshot that completes the table when the stream reaches
             that csn; a table without such a snapshot is left out.
         left_out: the histories and members that are not written any more.
         removed: by history, the columns of a mirror's one, and the fields of an aggregate's one, that the declaration

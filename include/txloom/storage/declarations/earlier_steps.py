@@ -28,12 +28,12 @@ def is_buffered(pipeline: Pipeline, seen: BufferState) -> bool:
 def is_merged(pipeline: Pipeline, paths: TablePaths, last: LastMerge) -> bool:
     """Return whether the current tables were merged by a declaration; True where that was not kept.
 
-    A table that another declaration leaves out keeps the stamp of the one before: the merge itself says which it was.
+    A table that a declaration leaves out keeps its earlier stamp, so that the entry of the last merge has to agree too.
 
     Args:
         pipeline: the declaration, without columns that tables took up.
         paths: the tables of the pipeline.
-        last: the last merge; where one of its stamps is "", the newest batch of the buffer says it.
+        last: the last merge; if one of its stamps is "", the newest batch of the buffer decides.
     """
     content = digest_of(pipeline_content(pipeline))
     if last.declared not in (None, content):

@@ -47,22 +47,23 @@ class Renamed:
 def rename(path: str, renamed: Renamed, numbers: Mapping[str, int]) -> None:
     """Give values of earlier releases the new names of their columns, in one commit that rewrites the history.
 
-    A repeated call is not the same: one column may have got the name of another. The numbers say that it was done.
+    A repeated call can mix up values, because a column may have got the earlier name of another. The numbers record
+    that the columns were renamed.
 
     Args:
         path: the history.
         renamed: the new names.
-        numbers: by write id, the number that the commit enters (`numbers_of`).
+        numbers: by write id, the number that the commit records (`numbers_of`).
     """
     schema = arrow_tables.plain_schema(arrow_tables.schema_of(opened(path)))
     replace(path, schema, (_with_names(rows, renamed) for rows in _rows(path)), numbers)
 
 
 def renamed_to(paths: TablePaths, state: State) -> Content | None:
-    """Return the declaration whose names the rows have that were written as the settled record declares.
+    """Return the declaration whose names the rows of the settled record have now.
 
-    A member that waits for messages, or whose run died, may be renamed before it is settled. None: its rows have the
-    names of the settled record.
+    The rows of a member that waits for messages, or whose run died, may be renamed before the member is settled. None:
+    the rows have the names of the settled record.
     """
     path = paths.table(state.newest.table)
     if state.settled is None or not exists(path):
@@ -72,7 +73,7 @@ def renamed_to(paths: TablePaths, state: State) -> Content | None:
 
 
 def numbers_of(states: Iterable[State]) -> dict[str, int]:
-    """Return what a renaming enters into a history: by write id, the number of the newest record of a member."""
+    """Return what a renaming records in a history: by write id, the number of the newest record of a member."""
     return {_write_id(state.newest.pair[1]): state.newest.number for state in states}
 
 
@@ -87,7 +88,7 @@ def replace(path: str, schema: pa.Schema, parts: Iterable[pa.Table], numbers: Ma
         path: the history.
         schema: its schema.
         parts: the new rows, which may be read from it meanwhile.
-        numbers: by write id, a number that the commit enters.
+        numbers: by write id, a number that the commit records.
     """
     table = FENCE.opened(path)
 

@@ -46,11 +46,11 @@ def loaded_since(
 def completed_by(
     pipeline: Pipeline, paths: TablePaths, lacking: Mapping[Pair, Record], reached: Watermark
 ) -> dict[Pair, int]:
-    """Return by incomplete member of a history the csn of the newest snapshot that completes it.
+    """Return, by incomplete member of a history, the csn of the newest snapshot that completes the member.
 
-    A snapshot of a release after the member's record completes it as of the last missing csn or a later csn. An
-    operator's snapshot above that csn is among the member's rows, whenever it was loaded. A member without such a
-    snapshot is left out.
+    A snapshot that was released after the member's record completes the member if its csn is the last missing csn or
+    above. An operator's snapshot above the last missing csn completes the member whenever it was loaded, because the
+    member's rows include it. A member without such a snapshot is left out.
 
     Args:
         pipeline: the declaration.

@@ -97,7 +97,7 @@ def outdated_tables(declared: Pipeline, paths: TablePaths) -> set[str]:
 
 
 def differing_tables(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State]) -> set[str]:
-    """Return the source tables whose current rows have another mark than the records of their histories ask for.
+    """Return the source tables whose current rows have another mark than the records of their histories require.
 
     Args:
         pipeline: the declaration.

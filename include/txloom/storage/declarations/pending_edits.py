@@ -28,16 +28,16 @@ def refuse_renamed_keys(pipeline: Pipeline, paths: TablePaths, pairs: Collection
     for history, name in sorted(pairs):
         state = r.find_state(states, history, table := pipeline.table(name))
         if state is not None and (names := _find_new_names(table, state)):
-            way_out = "run a cycle, which renames it, then this"
+            way_out = "run a cycle, which renames it, then try again"
             if state.newest.status == r.WAITING:
-                way_out = f"it is replaced once messages have arrived ({state.newest.missing})"
+                way_out = f"try again after messages have arrived and the history is replaced ({state.newest.missing})"
             raise ConfigurationError(
                 f"{history} has the key of {name} under earlier names, not yet as {', '.join(names)}: {way_out}"
             )
 
 
 def find_waiting_keys(pipeline: Pipeline, paths: TablePaths) -> list[str]:
-    """Return the tables with a renamed key whose histories wait for messages: current tables lack the new names.
+    """Return the tables with a renamed key whose histories wait for messages; their current tables lack the new names.
 
     Args:
         pipeline: the declaration.
@@ -58,12 +58,12 @@ def find_waiting_keys(pipeline: Pipeline, paths: TablePaths) -> list[str]:
 def _find_new_names(table: Table, state: State) -> list[str]:
     """Return the key columns of a table that not all rows of its history have under their declared names."""
     is_renamed = state.newest.status == r.WAITING and state.settled and not r.differs(state.settled, state.newest)
-    # The merge that left a waiting record gave the columns of earlier rows their new names before it.
+    # A merge renames the columns of earlier rows before it enters a WAITING record.
     return _find_lacking(table, [state.newest] if is_renamed else [state.settled, state.newest])
 
 
 def _find_lacking(table: Table, written_by: Sequence[Record | None]) -> list[str]:
-    """Return the key columns of a table that one of some records lacks; []: one of the records is None."""
+    """Return the key columns of a table that at least one of the records lacks; []: one of the records is None."""
     pending = {name for each in written_by if each is not None for name in _find_pending(table, each.declaration)}
     return [name for name in table.key if name in pending and None not in written_by]
 
@@ -77,7 +77,7 @@ def _find_pending(table: Table, declaration: Content) -> list[str]:
 def refuse_pending(
     paths: TablePaths, states: Mapping[Pair, State], read_tables: Collection[RowTable], *, keys_only: bool = False
 ) -> None:
-    """Refuse to read a history that is not as its table is declared until the next cycle.
+    """Refuse to read a history that the next cycle has yet to bring to the declaration of its table.
 
     Args:
         paths: the tables of the pipeline.
@@ -95,13 +95,13 @@ def refuse_pending(
         table, state = row_table.table, r.find_state(states, row_table.history, row_table.table)
         if state is None and states:
             raise BeforeHistory(
-                f"{row_table.history} has the rows of {table.name} after the next cycle only, because the declaration "
-                "was edited: run a cycle, then this"
+                f"the declaration was edited, and {row_table.history} has the rows of {table.name} only after the next "
+                "cycle: run a cycle, then try again"
             )
         if state is not None and (pending := _find_unread(row_table, state, taken_up, keys_only=keys_only)):
             raise BeforeHistory(
-                f"the declaration of {table.name} was edited, and {row_table.history} has {', '.join(pending)} after "
-                "the next cycle only: run a cycle, then this"
+                f"the declaration of {table.name} was edited, and {row_table.history} has {', '.join(pending)} only "
+                "after the next cycle: run a cycle, then try again"
             )
 
 

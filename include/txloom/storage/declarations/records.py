@@ -164,7 +164,7 @@ def differs(one: Record, other: Record) -> bool:
 
 
 def has_other_key(one: Record, other: Record) -> bool:
-    """Return whether two records declare the same source with other key columns.
+    """Return whether two records declare the same source with different key columns.
 
     The next cycle replaces rows of another source, so that the key of such rows does not matter.
     """

@@ -164,7 +164,7 @@ def gathered(
 
 
 def joined(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of several tables as those of one, with the columns of all.
+    """Return the rows of several tables in one table, with the columns of all.
 
     A list column that a part lacks is filled with empty lists, any other one with nulls (`conform`).
     """
@@ -208,7 +208,7 @@ def reorder(array: "pa.Array[Any]", kind: pa.DataType) -> "pa.Array[Any]":
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
     if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
         if not len(array):
-            # The offset of an empty array may lie beyond the values that it gets here.
+            # An empty slice has an offset that may lie beyond the values that the new array gets here.
             nothing: pa.Array[Any] = pa.nulls(0, kind)
             return nothing
         lists = cast("pa.ListArray[Any]", array)

@@ -31,7 +31,7 @@ def commit_properties(
     """Return what a commit carries beside its rows. Every commit of this library by delta-rs is made with it.
 
     Args:
-        once: write ids with a number each: Delta refuses the commit where another one wrote one of them meanwhile.
+        once: write ids, each with a number: Delta refuses the commit if another commit wrote one of them meanwhile.
         metadata: the commit's userMetadata, that is the state that the table has then; None: the commit has none.
         stamp: further entries of the commit, which say nothing of the table's state.
         fenced: whether the commit carries the epoch under which this process writes, so that Delta refuses it once

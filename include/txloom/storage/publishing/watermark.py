@@ -60,7 +60,7 @@ class LastMerge:
     Args:
         reached: the watermark that it reached.
         is_complete: whether all tables were complete then, as far as the merge knew.
-        declared: the digest of the declaration that it worked by; None: an earlier version did not enter it.
+        declared: the digest of the declaration that it used; None: an earlier version did not record the digest.
         stamps: the stamps of the declarations that the current tables were compared with; "" among them: one was not.
     """
 

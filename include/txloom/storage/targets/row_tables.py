@@ -88,7 +88,7 @@ def row_tables(pipeline: Pipeline) -> list[RowTable]:
 
 
 def history_members(pipeline: Pipeline) -> list[RowTable]:
-    """Return a row table for each member of each history: also of members whose rows are read from another history."""
+    """Return a row table for each member of each history, also for members whose rows are read from another history."""
     mirrors = [RowTable(pipeline.table(m.table), m.current, m, None) for m in pipeline.targets.mirrors]
     documents = [
         RowTable(pipeline.table(name), names.row_store(name), None, aggregate)

@@ -20,7 +20,7 @@ def written(pipeline: Pipeline, paths: TablePaths, csn: int, xid: str | None) ->
     Each: table, history, rows (their number), and keys: op and key of the first rows, by position.
 
     Raises:
-        BeforeHistory: a history does not have the key of its table as it is declared until the next cycle.
+        BeforeHistory: the next cycle has yet to bring a history to the declared key of its table.
     """
     refuse_pending(paths, records.states(records.read(paths)), row_tables(pipeline), keys_only=True)
     named = "null" if xid is None else text_literal(xid)

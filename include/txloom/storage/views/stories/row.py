@@ -61,9 +61,9 @@ def key_story(
     """Return the story of a key, given as text, of a watched table, a mirror, or an aggregate's documents.
 
     Raises:
-        ConfigurationError: an unknown table or key column, a value that its type does not have, or a key that the
+        ConfigurationError: an unknown table or key column, a value that its type does not allow, or a key that the
             histories have under other names until the next cycle.
-        BeforeHistory: the histories do not have the table as it is declared until the next cycle.
+        BeforeHistory: the next cycle has yet to bring the histories to the declaration of the table.
     """
     limits(number, size)
     paths = TablePaths(warehouse, pipeline.name)
