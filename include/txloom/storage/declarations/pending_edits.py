@@ -30,7 +30,10 @@ def refuse_renamed_keys(pipeline: Pipeline, paths: TablePaths, pairs: Collection
         if state is not None and (names := _find_new_names(table, state)):
             way_out = "run a cycle, which renames it, then try again"
             if state.newest.status == r.WAITING:
-                way_out = f"try again after messages have arrived and the history is replaced ({state.newest.missing})"
+                way_out = (
+                    "try again after messages have arrived, or patience has passed, and the history is replaced "
+                    f"({state.newest.missing})"
+                )
             raise ConfigurationError(
                 f"{history} has the key of {name} under earlier names, not yet as {', '.join(names)}: {way_out}"
             )

@@ -94,6 +94,6 @@ def _row(incident_lifecycle: IncidentLifecycle) -> dict[str, Any]:
 def _write(table: DeltaTable, after: Sequence[IncidentLifecycle], judged_at: datetime | None) -> None:
     about = {JUDGED_AT: judged_at.astimezone(UTC).isoformat()} if judged_at is not None else {}
     once = names.INCIDENTS, table.version() + 1
-    properties = commit_properties(once=[once] if once else (), metadata=about or None, fenced=False)
+    properties = commit_properties(once=[once], metadata=about or None, fenced=False)
     rows = pa.Table.from_pylist([_row(each) for each in after], INCIDENTS)
     write_deltalake(table, rows, mode="overwrite", commit_properties=properties)
