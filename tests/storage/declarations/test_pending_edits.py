@@ -39,7 +39,7 @@ def test_a_renamed_column_is_read_after_the_next_cycle(
     where = {"warehouse": str(shop.lake.paths.warehouse)}
     for pending in (lambda: read.as_of(shop.lake.pipeline, table, csn=shop.csn, **where), _intervals(shop, table)):
         with pytest.raises(
-            BeforeHistory, match=r"lines was edited, and lines_changes has (line, )?amount after the next"
+            BeforeHistory, match=r"lines was edited, and lines_changes has (line, )?amount only after the next"
         ):
             pending()
     shop.run()
