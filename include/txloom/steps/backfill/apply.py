@@ -15,6 +15,7 @@ from txloom.config import names
 from txloom.steps.backfill.scope import Scope, Target
 from txloom.storage.delta import arrow_tables, small_merge, small_tables
 from txloom.storage.delta.table_metadata import newest_metadata
+from txloom.storage.publishing.watermark import merged
 from txloom.storage.targets import history_tables, shadow_tables
 from txloom.storage.targets.shadow_tables import KIND, SURPLUS
 
@@ -65,9 +66,12 @@ def correct_history(spark: "Callable[[], SparkSession]", scope: Scope, target: T
 
 
 def _merge(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
-    """Bring a current table to its rebuilt rows, and to their watermark: a merge that died may have left it behind."""
+    """Bring a current table to its rebuilt rows; its watermark stays, unless a merge that died left it behind."""
     path = scope.paths.table(target.name)
-    about: dict[str, Any] = {**newest_metadata(path), **vars(scope.newest_watermark), "backfill": scope.run_id}
+    about: dict[str, Any] = {**newest_metadata(path), "backfill": scope.run_id}
+    if merged(scope.paths, [each.name for each in scope.currents]) is None:
+        # The rebuilt rows have what a table of the died merge has, and the next merge must not apply it again.
+        about |= vars(scope.newest_watermark)
     if _is_small(scope, target):
         rows = shadow_tables.differences(scope.paths, target.name, "true")
         gone = pc.equal(rows.column(KIND), pa.scalar(SURPLUS))
