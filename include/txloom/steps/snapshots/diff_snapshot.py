@@ -24,7 +24,7 @@ from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import finish_last
 from txloom.steps.snapshots import extract_diff_tasks
 from txloom.steps.snapshots.column_drift import note_columns, note_tables, take_up
-from txloom.steps.snapshots.edited_tables import earlier_names
+from txloom.steps.snapshots.edited_tables import EditPending, earlier_names
 from txloom.steps.snapshots.extract_diff import KINDS, Compared, Comparison, in_this_process
 from txloom.steps.step import Counts, Step
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
@@ -52,6 +52,40 @@ NOTHING = "nothing was landed"
 Session = Callable[[], "SparkSession"]
 
 
+def diff_snapshot_after_edits(
+    step: Step, day: date, *, leave_out_dead: bool = False, without: Collection[str] = ()
+) -> Counts:
+    """Let the current tables follow a pending edit of the declaration, then land the differences of a date.
+
+    An edit after which `diff_snapshot` cannot compare a table needs `buffer_transactions` and `merge_current` first.
+    Both run here, because no later task of a cycle runs while its first task fails. A repeated call goes on where a
+    call that died stopped: each of the three steps reads from the tables what is left to do.
+
+    Args:
+        step: as of `diff_snapshot`.
+        day: likewise.
+        leave_out_dead: likewise.
+        without: likewise.
+
+    Returns:
+        the counts of `diff_snapshot`.
+
+    Raises:
+        TxloomError: an error of one of the three steps; EditPending if the merge did not follow the edit.
+    """
+    try:
+        return diff_snapshot(step, day, leave_out_dead=leave_out_dead, without=without)
+    except EditPending:
+        LOG.info(f"the declaration was edited: buffer_transactions and merge_current run before {day} is compared")
+    # A date without an edit loads neither the buffer nor Spark.
+    from txloom.steps.buffer.buffer_transactions import buffer_transactions
+    from txloom.steps.merge.merge_current import merge_current
+
+    buffer_transactions(step)
+    merge_current(step)
+    return diff_snapshot(step, day, leave_out_dead=leave_out_dead, without=without)
+
+
 def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, without: Collection[str] = ()) -> Counts:
     """Land the differences between the extracts of a date and the current tables.
 
@@ -70,7 +104,8 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, withou
         and skipped.
 
     Raises:
-        BeyondValidThrough: while current tables lack something that was landed, or an edit of the declaration.
+        EditPending: current tables have to follow an edit of the declaration first.
+        BeyondValidThrough: while current tables lack something that was landed.
         SourceUnavailable: if extracts do not exist, are not whole, lack a table, or change while they are read.
         ConfigurationError: for rows that cannot be read or compared. Nothing is landed then.
     """

@@ -24,6 +24,10 @@ from txloom.storage.snapshots.dated_transactions import AGAIN
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
 
+class EditPending(BeyondValidThrough):
+    """The current rows of tables are still computed by the declaration before an edit; a buffer and a merge follow."""
+
+
 def earlier_names(step: Step, tables: Collection[str], last: int) -> dict[str, Mapping[str, str]]:
     """Return by edited table and declared column the name that the current table has the column under.
 
@@ -36,7 +40,7 @@ def earlier_names(step: Step, tables: Collection[str], last: int) -> dict[str, M
         last: the number of the last landing, which is finished.
 
     Raises:
-        BeyondValidThrough: a table has to be computed again before it can be compared.
+        EditPending: a table has to be computed again before it can be compared.
     """
     pipeline, paths, seen = step.pipeline, step.paths, buffer_state(step.paths)
     if seen is None:
@@ -50,7 +54,7 @@ def earlier_names(step: Step, tables: Collection[str], last: int) -> dict[str, M
         if refused and (seen.landing >= last or not earlier_steps.is_landed(pipeline, paths)):
             land_edit(step, last + 1)
     if refused:
-        raise BeyondValidThrough(
+        raise EditPending(
             f"the declaration was edited, and the current rows of {', '.join(refused)} are still computed by the "
             f"earlier one: {AGAIN}"
         )
