@@ -69,9 +69,9 @@ class Slot:
         return path
 
     def settle(self, path: Path) -> None:
-        """Let a file be unchanged for longer than `settle`."""
+        """Let a file be unchanged for longer than `settle` and `patience`."""
         self.runs += 1
-        moment = time.time() - 1000 + self.runs / 10
+        moment = time.time() - 10000 + self.runs / 10
         os.utime(path, (moment, moment))
 
     def land(self, spark: Any = None) -> dict[str, int]:

@@ -28,7 +28,6 @@ TESTED_BY = {
     "events/debezium/units": "events/debezium/test_values",
     "events/values/numbers": "events/values/test_columns",
     "events/values/scalars": "events/values/test_columns",
-    "history/aggregate_stream": "workloads/random/test_any_workload",
     "quality/checkpoint": "quality/test_conditions",
     "quality/data_docs": "steps/publish/test_validate",
     "quality/dead_letters": "steps/dead_letters/test_list_dead_letters",

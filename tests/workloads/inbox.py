@@ -92,7 +92,7 @@ class Producer:
         is_zipped = form == "csv" and self._chance.random() < 0.3
         name = name.with_name(f"{name.name}.gz") if is_zipped else name
         name.write_bytes(gzip.compress(content) if is_zipped else content)
-        _settle(name)
+        _settle_rows(name)
 
     def _split(self, content: bytes) -> list[bytes]:
         lines = [line + b"\n" for line in content.split(b"\n")[:-1]]
@@ -105,8 +105,10 @@ class Producer:
             at = self._chance.randint(1, len(content))
             self._rest[topic], content = content[at:], content[:at]
         number = self._parts.setdefault(topic, 1)
-        with (self._root / topic / f"all-{number}.jsonl").open("ab") as stream:
+        file = self._root / topic / f"all-{number}.jsonl"
+        with file.open("ab") as stream:
             stream.write(content)
+        self._let_rest(file, content)
         if self._dimensions.files == "rotated" and topic not in self._rest and self._chance.random() < 0.4:
             self._parts[topic] += 1
 
@@ -120,6 +122,13 @@ class Producer:
             at -= content[:at].endswith(b"\n")
             self._unfinished[file], content = content[at:], content[:at]
         file.write_bytes(content)
+        self._let_rest(file, content)
+
+    def _let_rest(self, file: Path, content: bytes) -> None:
+        """Let a file that ends inside a message look as if nobody had written it for longer than `settle`."""
+        line = content.rpartition(b"\n")[2].strip()
+        if line.startswith(b"{") and not line.endswith(b"}") and self._chance.random() < 0.5:
+            _settle(file)
 
     def _finish_some(self, *, everything: bool) -> None:
         """Write the rest of some files, or of all, that were left unfinished by earlier landings."""
@@ -133,7 +142,7 @@ class Producer:
         if files and self._chance.random() < 0.5:
             file, now = self._chance.choice(files), time.time_ns()
             os.utime(file, ns=(now, now))
-            _settle(file)
+            _settle_rows(file)
 
     def _repeat(self) -> None:
         """Leave a file a second time, under another name."""
@@ -142,11 +151,16 @@ class Producer:
             chosen = self._chance.choice(files)
             copy = chosen.with_name(f"again-{self._landings}-{chosen.name}")
             copy.write_bytes(chosen.read_bytes())
-            _settle(copy)
+            _settle_rows(copy)
+
+
+def _settle_rows(file: Path) -> None:
+    """Let a file without lines look so."""
+    if file.suffix == ".parquet":
+        _settle(file)
 
 
 def _settle(file: Path) -> None:
-    """Let a file that has no last line look as if nobody had written it for two minutes."""
-    if file.suffix == ".parquet":
-        at = time.time_ns() - 120 * 10**9
-        os.utime(file, ns=(at, at))
+    """Let a file look as if nobody had written it for two minutes."""
+    at = time.time_ns() - 120 * 10**9
+    os.utime(file, ns=(at, at))

@@ -87,8 +87,10 @@ def _change(events: pa.Table, table: Table) -> pa.StructArray:
 
 
 def _nested(group: np.ndarray, change: pa.StructArray, groups: int) -> Lists:
-    """Return each group's changes, in the order of their positions."""
-    positions = pc.struct_field(change, "_txloom_pos").to_numpy(zero_copy_only=False)
-    order = np.lexsort([positions, group])
+    """Return each group's changes, in the order of their positions; at one position, in the order they were landed."""
+    place = [
+        pc.struct_field(change, f"_txloom_{name}").to_numpy(zero_copy_only=False) for name in ("row", "landing", "pos")
+    ]
+    order = np.lexsort([*place, group])
     offsets = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=groups))]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), change.take(pa.array(order, pa.int64())))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -237,6 +238,17 @@ def _written(pipeline: Pipeline, warehouse: str, csn: int) -> Any:
     return sorted(repr({**row, "history": ""}) for row in story.written)
 
 
+def redeclare(shop: EditedShop, old: Shape, chance: Random) -> list[Callable[[Shape, Random], None]]:
+    """Draw edits until the declaration is allowed, declare it, and return the edits."""
+    while True:
+        new, drawn = deepcopy(old), chance.sample(EDITS, chance.choice((1, 1, 2, 3)))
+        for edit in drawn:
+            edit(new, chance)
+        with suppress(TxloomError):
+            new.declare(shop)
+            return drawn
+
+
 def answer(call: Callable[[], Any]) -> Any:
     """Return what a call returns, or the class of the error with which it refuses."""
     try:
@@ -256,14 +268,7 @@ def test_it_is_right_or_refused(tmp_path: Path, seed: int) -> None:
     before = {name: answer(call) for name, call in answers(shop.lake.pipeline, shop, shop.lake.warehouse)}
     versions = read.versions(shop.lake.pipeline, warehouse=shop.lake.warehouse)
     rows = {name: shop.lake.rows(name, version) for name, version in versions.items()}
-    new = deepcopy(old)
-    drawn = chance.sample(EDITS, chance.choice((1, 1, 2, 3)))
-    for edit in drawn:
-        edit(new, chance)
-    try:
-        new.declare(shop)
-    except TxloomError:
-        pytest.skip("the drawn declaration is not allowed")
+    drawn = redeclare(shop, old, chance)
     pipeline, warehouse = shop.lake.pipeline, shop.lake.warehouse
     fresh = SmallLake(tmp_path / "fresh", pipeline)
     (tmp_path / "fresh").mkdir()

@@ -2,18 +2,25 @@
 
 import gzip
 import os
+import tempfile
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from txloom.errors import SourceUnavailable
 from txloom.events.malformed import Refused
-from txloom.storage.sources.file_lines import Lines
-from txloom.storage.sources.files import is_whole, list_files
+from txloom.storage.sources import file_lines
+from txloom.storage.sources.file_lines import Lines, last_line
+from txloom.storage.sources.files import Inbox, Unchanged, list_files
+from txloom.storage.stores.places import place
 
-SETTLE = timedelta(seconds=60)
+SETTLE, PATIENCE = 60, 1800
+NOW = 1_800_000_000
 
 
 def put(root: Path, name: str, content: bytes) -> None:
@@ -22,10 +29,13 @@ def put(root: Path, name: str, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def whole(root: Path, name: str, content: bytes) -> bool:
+def whole(root: Path, name: str, content: bytes, age: int = 0, **about: Any) -> bool:
+    """Write a file and return whether it is finished; age: for how many seconds it has not changed."""
     put(root, name, content)
-    (file,) = list_files(str(root))
-    return is_whole(str(root), file, time.time_ns(), SETTLE)
+    os.utime(root / name, (NOW - age, NOW - age))
+    (file,) = [each for each in list_files(str(root)) if each.file == name]
+    unchanged = Unchanged(NOW * 10**9, timedelta(seconds=SETTLE), timedelta(seconds=PATIENCE))
+    return Inbox(str(root), **about).is_finished(file, unchanged, may_end=True)
 
 
 def test_a_file_is_whole_once_it_ends_in_a_newline(tmp_path: Path) -> None:
@@ -34,11 +44,31 @@ def test_a_file_is_whole_once_it_ends_in_a_newline(tmp_path: Path) -> None:
     assert not whole(tmp_path, "t/a.jsonl", b"")
 
 
-def test_a_file_without_a_last_newline_is_whole_once_it_settled(tmp_path: Path) -> None:
-    put(tmp_path, "t/a.jsonl", b"{}")
-    os.utime(tmp_path / "t/a.jsonl", (time.time() - 61, time.time() - 61))
-    (file,) = list_files(str(tmp_path))
-    assert is_whole(str(tmp_path), file, time.time_ns(), SETTLE)
+@pytest.mark.parametrize("content", [b"{}", b'{}\n{"a": 1}', b"{}\n ", b""])
+def test_a_file_without_a_last_newline_is_whole_once_it_settled(tmp_path: Path, content: bytes) -> None:
+    assert [whole(tmp_path, "t/a.jsonl", content, age) for age in (SETTLE - 1, SETTLE)] == [False, True]
+
+
+@pytest.mark.parametrize("content", [b'{"a"', b'{}\n{"a": [1', b'{"a": "\xc3', b"{}\n" + b'{"a": 1}' * 2])
+def test_a_file_whose_last_line_was_cut_off_is_whole_once_patience_is_over(tmp_path: Path, content: bytes) -> None:
+    ages = (SETTLE - 1, SETTLE, PATIENCE - 1, PATIENCE)
+    assert [whole(tmp_path, "t/a.jsonl", content, age) for age in ages] == [False, False, False, True]
+
+
+def test_a_last_line_that_is_not_judged_does_not_wait_for_patience(tmp_path: Path) -> None:
+    assert whole(tmp_path, "t/a.jsonl", b'{"a": "' + b"x" * 200_000, SETTLE, limit=1000), "it is longer than allowed"
+    assert whole(tmp_path, "t/a.csv", b"id,name\n1,a", SETTLE, format="change_sets")
+    assert whole(tmp_path, "t/a.jsonl.gz", gzip.compress(b"{}\n")[:-5], SETTLE), "its landing reports it"
+
+
+@given(st.lists(st.sampled_from([b"", b"a", b"bc" * 40]), min_size=1), st.integers(1, 50), st.integers(0, 100))
+def test_the_last_line_is_what_follows_the_last_newline(lines: list[bytes], end: int, limit: int) -> None:
+    content = b"\n".join(lines)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as small:
+        small.setattr(file_lines, "END", end)
+        (Path(folder) / "a").write_bytes(content + b"later")
+        line = last_line(place(folder, "a"), len(content), limit)
+    assert line == lines[-1] or (line is None and len(lines[-1]) > limit)
 
 
 def test_a_compressed_file_is_whole_once_its_stream_ends(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,22 +33,27 @@ targets: {{mirrors: [people]}}
 """
 
 
-def put(folder: Path, topic: str, name: str, *lines: str, cut: int = 0) -> None:
-    """Write a file just now; cut: so many bytes of its end are not written yet."""
+def put(folder: Path, topic: str, name: str, *lines: str, cut: int = 0, age: int = 0) -> None:
+    """Write a file; cut: so many bytes of its end are not written yet; age: when it was written, in seconds ago."""
     (folder / "inbox" / topic).mkdir(parents=True, exist_ok=True)
-    content = "".join(f"{line}\n" for line in lines).encode()
-    (folder / "inbox" / topic / name).write_bytes(content[: len(content) - cut])
+    content, path = "".join(f"{line}\n" for line in lines).encode(), folder / "inbox" / topic / name
+    path.write_bytes(content[: len(content) - cut])
+    os.utime(path, (time.time() - age, time.time() - age))
 
 
+AGES = pytest.mark.parametrize("age", [0, 90], ids=["written just now", "silent for longer than settle"])
+
+
+@AGES
 @pytest.mark.parametrize("source", ["goldengate", "debezium/postgresql", "debezium/mysql", "debezium/oracle"])
-def test_no_cut_passes_a_transaction_whose_metadata_is_still_written(tmp_path: Path, source: str) -> None:
+def test_no_cut_passes_a_transaction_whose_metadata_is_still_written(tmp_path: Path, source: str, age: int) -> None:
     lake, made, _ = lake_of(tmp_path, source, PLAIN)
     made.writer.steps = (1, 1)
     sent = [commit(made, 100 * n, ("I", None, row(n, "x"))) for n in (1, 2, 3)]
     topic = sent[0].metadata[0]
     for number, each in enumerate(sent, 1):
-        put(tmp_path, topic, f"part-{number}.jsonl", each.metadata[1], cut=20 if number == 2 else 0)
-        put(tmp_path, each.rows[0][0], f"part-{number}.jsonl", each.rows[0][1], cut=20 if number == 2 else 0)
+        put(tmp_path, topic, f"part-{number}.jsonl", each.metadata[1], cut=20 if number == 2 else 0, age=age)
+        put(tmp_path, each.rows[0][0], f"part-{number}.jsonl", each.rows[0][1], cut=20 if number == 2 else 0, age=age)
     lake.run()
     assert lake.shown_through() == sent[0].csn
     assert_newest(lake, made)
@@ -58,14 +64,33 @@ def test_no_cut_passes_a_transaction_whose_metadata_is_still_written(tmp_path: P
         assert_newest(lake, made)
 
 
+def test_metadata_that_was_cut_off_is_a_dead_letter_once_patience_is_over(tmp_path: Path) -> None:
+    lake, made, _ = lake_of(tmp_path, "goldengate", PLAIN)
+    sent = [commit(made, 100 * n, ("I", None, row(n, "x"))) for n in (1, 2)]
+    silent = int(lake.pipeline.completeness.patience.total_seconds())
+    for number, each in enumerate(sent, 1):
+        put(tmp_path, each.rows[0][0], f"part-{number}.jsonl", each.rows[0][1])
+        left = 20 if number == 1 else 0
+        put(tmp_path, each.metadata[0], f"part-{number}.jsonl", each.metadata[1], cut=left, age=silent)
+    lake.run()
+    assert [each["kind"] for each in lake.rows("dead_letters")] == ["poison"]
+    assert [each["csn"] for each in lake.rows("transactions")] == [200]
+    put(tmp_path, sent[0].metadata[0], "part-1.jsonl", sent[0].metadata[1])
+    lake.run()
+    assert_newest(lake, made)
+
+
+@AGES
 @pytest.mark.parametrize("source", ["debezium/postgresql", "debezium/mysql"])
-def test_no_cut_is_published_while_the_first_rows_of_a_snapshot_are_still_written(tmp_path: Path, source: str) -> None:
+def test_no_cut_is_published_while_the_first_rows_of_a_snapshot_are_still_written(
+    tmp_path: Path, source: str, age: int
+) -> None:
     lake, made, _ = lake_of(tmp_path, source, PLAIN)
     made.writer.steps = (1, 1)
     ((topic, line),) = flat(taken(made, 100, {"t": rows_of(PLAIN, row(1, "a"))}))
     empty, later = (commit(made, csn, *changes) for csn, changes in ((200, ()), (300, [("I", None, row(2, "b"))])))
     put(tmp_path, empty.metadata[0], "part-1.jsonl", empty.metadata[1])
-    put(tmp_path, topic, "part-1.jsonl", line, cut=20)
+    put(tmp_path, topic, "part-1.jsonl", line, cut=20, age=age)
     lake.run()
     assert [each["csn"] for each in lake.rows("transactions")] == [200] and not lake.rows("cuts")
     put(tmp_path, topic, "part-1.jsonl", line)
@@ -92,15 +117,16 @@ def of_single(csn: int) -> str:
     return json.dumps({"changeType": "insert", "timestamp": csn, "columnNames": ["id"], "columnValues": [csn]})
 
 
+@AGES
 @pytest.mark.parametrize(
     ("declared", "line", "shown"), [(PROGRESS, of_progress, 4), (SINGLE, of_single, 5)], ids=["progress", "single"]
 )
 def test_no_cut_passes_rows_that_are_still_written_where_nothing_counts_them(
-    tmp_path: Path, declared: str, line: Callable[[int], str], shown: int
+    tmp_path: Path, declared: str, line: Callable[[int], str], shown: int, age: int
 ) -> None:
     lake = shop(tmp_path, declared)
     for number in range(1, 6):
-        put(tmp_path, "people", f"part-{number}.jsonl", line(number), cut=9 if number == 3 else 0)
+        put(tmp_path, "people", f"part-{number}.jsonl", line(number), cut=9 if number == 3 else 0, age=age)
     lake.run()
     assert sorted(each["id"] for each in lake.rows("people")) == list(range(1, shown - 2)), "3 may hold what is lower"
     put(tmp_path, "people", "part-3.jsonl", line(3))

@@ -16,7 +16,11 @@ class Files(Model):
         Folder, Field(description="The folder with a sub-folder for each topic; relative to the project root")
     ]
     settle: Annotated[
-        Wait, Field(description="How long a file without a last newline must be unchanged to count as whole")
+        Wait,
+        Field(
+            description="How long a file without a last newline must be unchanged to count as whole; one whose last "
+            "line was cut off must be unchanged for completeness.patience too"
+        ),
     ] = timedelta(seconds=60)
     layout: Annotated[
         Literal["values", "records"],

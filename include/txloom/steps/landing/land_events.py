@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ from txloom.storage.landing import (
 )
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_plan, files, kafka
-from txloom.storage.sources.files import Inbox, SourceFile
+from txloom.storage.sources.files import Inbox, SourceFile, Unchanged
 from txloom.storage.sources.splits import LandingPlan, capped, fitting
 
 LOG = logging.getLogger(__name__)
@@ -98,13 +98,17 @@ def _plan_files(step: Step, number: int) -> LandingPlan:
     """Plan which files a new landing takes, from which byte on and up to which, and store the plan."""
     pipeline, paths = step.pipeline, step.paths
     assert pipeline.source.files is not None
-    root, settle, now = Inbox.of(pipeline).root, pipeline.source.files.settle, time.time_ns()
+    inbox, now = Inbox.of(pipeline), time.time_ns()
+    root, unchanged = inbox.root, Unchanged(now, pipeline.source.files.settle, pipeline.completeness.patience)
     folders, there = files.topics(root), files.list_files(root)
     before = landing_plan.without_position(paths)
-    is_whole = partial(_is_whole, root, now, settle)
+
+    def is_finished(file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001
+        return inbox.is_finished(file, unchanged, may_end=may_end)
+
     known = file_plan.KnownFiles.of(paths, root, there, before, is_ordered=formats.is_ordered(pipeline))
     in_order = partial(formats.is_in_commit_order, pipeline)
-    new = file_plan.plan(root, there, known, is_whole, pipeline.source.format, in_order)
+    new = file_plan.plan(root, there, known, is_finished, pipeline.source.format, in_order)
     for file, count in new.waiting.items():
         LOG.info(f"info: {file} is still written: {count} later files of its topic wait for it")
     tasks = fitting(new.tasks) if formats.is_by_position(pipeline) else new.tasks
@@ -116,11 +120,6 @@ def _plan_files(step: Step, number: int) -> LandingPlan:
     rows = [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base]
     landing_plan.write_plan(paths, number, [*rows, *_first_watched(pipeline, base)])
     return LandingPlan(number, at, tuple(tasks), landing_plan.followed(paths, tasks, number), reads_source=True)
-
-
-def _is_whole(root: str, now: int, settle: timedelta, file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001
-    """Say whether a producer has finished a file; may_end: its last newline shows that too."""
-    return files.is_unchanged(file, now, settle) or (may_end and files.is_whole(root, file, now, settle))
 
 
 def _plan_topics(step: Step, source: Kafka, number: int) -> LandingPlan:

@@ -17,6 +17,9 @@ from txloom.storage.stores.places import Place
 BLOCK = 4 << 20
 """Bytes read at once: large enough for the decoder's batches, small enough for any executor."""
 
+END = 64 << 10
+"""Bytes of a file's end in which its last line is looked for at first."""
+
 
 class _Bounded(io.RawIOBase):
     """The first bytes of a file, as if it ended there."""
@@ -102,6 +105,20 @@ def first_line(path: Place, size: int) -> str | None:
             if line.strip():
                 return blake2b(line, digest_size=16).hexdigest()
     return None
+
+
+def last_line(path: Place, size: int, limit: int) -> bytes | None:
+    """Return what follows the last newline of a plain file's first `size` bytes; None if that is more than `limit`."""
+    with path.open("rb") as stream:
+        length = min(END, size)
+        while True:
+            stream.seek(size - length)
+            _, newline, line = stream.read(length).rpartition(b"\n")
+            if newline or length == size:
+                return line
+            if length > limit:
+                return None
+            length = min(length * 16, size)
 
 
 class Lines:

@@ -1,8 +1,7 @@
 """The `files` transport: folders, one per topic, to which a producer adds whole files.
 
-A file is taken once it is finished. Temporary names are never taken. A file that ends in a newline (or whose gzip
-stream ends properly) is finished; any other is once it has not changed for `settle`. It is taken to a fixed length, so
-that a repeated landing reads the same bytes; what is appended later is read from there on
+A file is taken once it is finished (`Inbox.is_finished`). Temporary names are never taken. It is taken to a fixed
+length, so that a repeated landing reads the same bytes; what is appended later is read from there on
 (`txloom.storage.sources.file_plan`).
 """
 
@@ -25,7 +24,7 @@ from txloom.events.goldengate.messages import NULL
 from txloom.events.malformed import Refused
 from txloom.events.wal2json import decoder
 from txloom.events.wal2json.version_1 import VERSION_1, expanded
-from txloom.storage.sources.file_lines import Lines, count_lines, digest, digests, first_line
+from txloom.storage.sources.file_lines import Lines, count_lines, digest, digests, first_line, last_line
 from txloom.storage.sources.file_positions import Position
 from txloom.storage.sources.row_files import has_lines, rows_as_json
 from txloom.storage.sources.splits import Messages, Piece, Task
@@ -45,6 +44,26 @@ class SourceFile:
     file: str
     size: int
     modified: int
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """For how long a file must not have changed before it counts as finished; now_ns: the present time, in ns."""
+
+    now_ns: int
+    settle: timedelta
+    patience: timedelta
+
+    def for_settle(self, file: SourceFile) -> bool:
+        """Return whether a file has not changed for `settle`."""
+        return self._since(file, self.settle)
+
+    def for_patience(self, file: SourceFile) -> bool:
+        """Return whether a file has not changed for `patience` and for `settle`."""
+        return self._since(file, max(self.settle, self.patience))
+
+    def _since(self, file: SourceFile, wait: timedelta) -> bool:
+        return self.now_ns - file.modified >= wait.total_seconds() * 1e9
 
 
 @dataclass(frozen=True)
@@ -69,7 +88,7 @@ class Inbox:
     def messages(self, task: Task) -> Iterator[Messages]:
         """Yield the messages of a file in blocks, and at last how far it was read; raises FileUnreadable."""
         try:
-            yield from self._lines(task) if self._has_lines(task) else self._rows(task)
+            yield from self._lines(task) if self._has_lines(task.file) else self._rows(task)
         except (OSError, EOFError, zlib.error, ConfigurationError, SourceUnavailable) as error:
             raise FileUnreadable(task, error) from error
 
@@ -102,8 +121,33 @@ class Inbox:
             return FileUnreadable(task, EOFError("its content changed while it was read")).position
         return replace(last, start=first.start, digest=whole, read_again=any(each.read_again for each in pieces))
 
-    def _has_lines(self, task: Task) -> bool:
-        return self.format != "change_sets" or has_lines(task.file)
+    def is_finished(self, file: SourceFile, unchanged: Unchanged, *, may_end: bool) -> bool:
+        """Return whether a producer has finished a file.
+
+        A file is finished if it ends in a newline or its gzip stream ends properly, or if it has not changed for
+        `settle`. A last line that is no whole JSON was cut off, so that the file has to be unchanged for `patience`
+        too. A file that cannot be read is finished once it has not changed for `settle`: its landing reports it.
+
+        Args:
+            file: the file.
+            unchanged: for how long a file must not have changed.
+            may_end: whether a final newline, or the end of a gzip stream, shows the end.
+        """
+        if unchanged.for_patience(file):
+            return True
+        path, is_settled = place(self.root, file.file), unchanged.for_settle(file)
+        try:
+            if path.suffix == ".gz":
+                return is_settled or (may_end and _ends_properly(path, file.size))
+            line = last_line(path, file.size, self.limit)
+        except (EOFError, OSError, zlib.error):
+            return is_settled
+        if line == b"" and file.size and may_end:
+            return True
+        return is_settled and (not line or not self._has_lines(file.file) or _is_json(line))
+
+    def _has_lines(self, file: str) -> bool:
+        return self.format != "change_sets" or has_lines(file)
 
     def _rows(self, task: Task) -> Iterator[Messages]:
         """Yield the rows of a file without lines, as JSON objects: all, or none where the file was only touched."""
@@ -223,30 +267,16 @@ def _is_public(name: str) -> bool:
     return not name.startswith(TEMPORARY_PREFIXES) and not name.endswith(TEMPORARY_SUFFIXES)
 
 
-def is_unchanged(file: SourceFile, now_ns: int, settle: timedelta) -> bool:
-    """Return whether a file has not changed for `settle`."""
-    return now_ns - file.modified >= settle.total_seconds() * 1e9
-
-
-def is_whole(root: str, file: SourceFile, now_ns: int, settle: timedelta) -> bool:
-    """Return whether a producer has finished a file; False for one that cannot be read."""
-    if is_unchanged(file, now_ns, settle):
-        return True
-    path = place(root, file.file)
-    try:
-        return _ends_properly(path, file.size) if path.suffix == ".gz" else _ends_in_newline(path, file.size)
-    except (EOFError, OSError, zlib.error):
-        return False
-
-
-def _ends_in_newline(path: Place, size: int) -> bool:
-    with path.open("rb") as stream:
-        stream.seek(max(0, size - 1))
-        return stream.read(1) == b"\n"
-
-
 def _ends_properly(path: Place, size: int) -> bool:
     digest(path, size, 0)
+    return True
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        ANY_JSON.decode(line)
+    except msgspec.MsgspecError:
+        return not line.strip()
     return True
 
 
@@ -266,6 +296,7 @@ class _Record(msgspec.Struct):
 
 
 RECORD = msgspec.json.Decoder(_Record)
+ANY_JSON = msgspec.json.Decoder(msgspec.Raw)
 
 
 def records(lines: Sequence[bytes]) -> tuple[list[bytes | None], Headers]:
