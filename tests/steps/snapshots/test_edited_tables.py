@@ -1,6 +1,8 @@
 """Extracts that are compared right after an edit of the declaration, before a merge followed the edit."""
 
 import json
+import shutil
+from collections import Counter
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from txloom.steps.merge import merge_current
 from txloom.steps.snapshots import diff_snapshot as step
 from txloom.steps.snapshots import extract_diff_tasks
 from txloom.steps.snapshots.diff_snapshot import diff_snapshot
+from txloom.steps.snapshots.edited_tables import EditPending
 from txloom.storage.landing import decoding
 from workloads.small_lake import SmallLake
 
@@ -21,7 +24,7 @@ name: club
 source: {{format: snapshots, files: {{path: {inbox}, settle: 0s}}, snapshots: {{extracts: full}}}}
 completeness: {{rule: single}}
 tables:
-  - {{name: trips, source: {source}, key: [{key}], columns: {{{columns}}}}}
+  - {{name: {name}, source: {source}, key: [{key}], columns: {{{columns}}}}}{more}
 targets: {{mirrors: [{mirror}]}}
 """
 COLUMNS = {"key": "KEY", "city": "CITY", "area": "AREA"}
@@ -34,7 +37,7 @@ class Club:
     """A small lake that is fed with extracts of one table."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.columns = folder, COLUMNS
+        self.folder, self.columns, self.more = folder, COLUMNS, ""
         (folder / "inbox").mkdir()
         self.lake = SmallLake(folder, self.declared())
 
@@ -45,17 +48,19 @@ class Club:
         source: str = "CLUB.TRIPS",
         mirror: str = "{table: trips}",
         kind: str = "int",
+        name: str = "trips",
     ) -> Any:
-        self.columns = columns
+        self.columns, self.name = columns, name
         kinds = {"KEY": kind}
         listed = [f"{name}: {{type: {kinds.get(of, 'string')}, source: {of}}}" for name, of in columns.items()]
         inbox, file = self.folder / "inbox", self.folder / "club.yaml"
-        file.write_text(HEAD.format(inbox=inbox, source=source, key=key, columns=", ".join(listed), mirror=mirror))
+        texts = {"inbox": inbox, "name": name, "source": source, "key": key, "mirror": mirror, "more": self.more}
+        file.write_text(HEAD.format(columns=", ".join(listed), **texts))
         return load(file)
 
     def put(self, day: int, rows: list[tuple[Any, ...]]) -> None:
         """Write the extract of a date; a row has values of KEY, CITY, AREA and, where it has more, NOTE."""
-        folder = self.folder / "inbox" / f"2026-11-{day:02}" / "trips"
+        folder = self.folder / "inbox" / f"2026-11-{day:02}" / self.name
         folder.mkdir(parents=True)
         named = [dict(zip(("KEY", "CITY", "AREA", "NOTE"), row, strict=False)) for row in rows]
         (folder / "1.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in named))
@@ -157,6 +162,44 @@ def test_a_table_whose_merge_died_is_compared_after_the_next_one(club: Club, mon
         club.compare(3)
     club.lake.run()
     assert club.shown() == SECOND
+
+
+def test_a_date_that_waits_while_its_table_gets_another_name_keeps_its_changes(club: Club) -> None:
+    club.put(2, SECOND)
+    club.compare(2)
+    club.lake.pipeline = club.declared(name="rides", mirror="{table: rides, current: trips, history: trips_changes}")
+    club.lake.buffer()
+    club.put(3, SECOND)
+    club.lake.run()
+    assert club.shown() == SECOND
+    assert Counter(row["_txloom_csn"] for row in club.lake.rows("trips_changes")) == {20261101: 3, 20261102: 3}
+
+
+def test_a_date_that_waits_during_an_edit_is_taken_in_though_no_later_date_comes(club: Club) -> None:
+    club.put(2, SECOND)
+    club.compare(2)
+    club.lake.pipeline = club.declared(name="rides", mirror="{table: rides, current: trips, history: trips_changes}")
+    shutil.move(club.folder / "inbox/2026-11-02/trips", club.folder / "inbox/2026-11-02/rides")
+    assert club.compare(2) == {}
+    club.lake.buffer()
+    club.lake.step(merge_current.merge_current, club.lake.session)
+    assert club.shown() == SECOND
+
+
+def test_a_date_that_waits_while_a_table_is_added_lets_the_job_run_the_steps_that_take_it_in(club: Club) -> None:
+    club.put(2, SECOND)
+    club.compare(2)
+    club.more = "\n  - {name: rides, source: CLUB.RIDES, key: [key], columns: {key: int}}"
+    club.lake.pipeline = club.declared(mirror="{table: trips}, {table: rides}")
+    club.put(3, FIRST)
+    rides = club.folder / "inbox/2026-11-03/rides"
+    rides.mkdir()
+    (rides / "_SUCCESS").touch()
+    for _ in range(2):
+        with pytest.raises(EditPending, match="landing 3 is not released yet"):
+            club.compare(3)
+    club.lake.run()
+    assert club.shown() == FIRST
 
 
 def interrupt(*_: object) -> None:

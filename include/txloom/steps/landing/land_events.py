@@ -2,12 +2,12 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from txloom.config.contents import digest_of, watched_content
+from txloom.config.contents import watched_content
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.models.source import Kafka
 from txloom.events import formats
@@ -116,9 +116,10 @@ def _plan_files(step: Step, number: int) -> LandingPlan:
     if new.left_out or len(tasks) < len(new.tasks):
         connector_snapshots.note_left_out(pipeline, paths, number, at)
     partition_watermarks.announce(pipeline, paths, number, at, [(folder, None) for folder in folders])
-    base = {"landing": number, "run_id": step.run_id, "at": at, **_watched(pipeline)}
+    about = {"landing": number, "run_id": step.run_id, "at": at}
+    base, watched = landing_plan.watched_rows(watched_content(pipeline), about)
     rows = [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base]
-    landing_plan.write_plan(paths, number, [*rows, *_first_watched(pipeline, base)])
+    landing_plan.write_plan(paths, number, [*rows, *watched])
     return LandingPlan(number, at, tuple(tasks), landing_plan.followed(paths, tasks, number), reads_source=True)
 
 
@@ -136,18 +137,9 @@ def _plan_topics(step: Step, source: Kafka, number: int) -> LandingPlan:
     if kafka.leaves_out(extents, taken):
         connector_snapshots.note_left_out(pipeline, paths, number, at)
     parts = kafka_offsets.write_plan(paths, about, taken)
-    base = about | _watched(pipeline)
-    landing_plan.write_plan(paths, number, [base, *_first_watched(pipeline, base)])
+    base, watched = landing_plan.watched_rows(watched_content(pipeline), about)
+    landing_plan.write_plan(paths, number, [base, *watched])
     return LandingPlan(number, at, tuple(landing_plan.tasks_of(parts)), reads_source=True)
-
-
-def _watched(pipeline: Pipeline) -> dict[str, Any]:
-    return {"watched": digest_of(watched_content(pipeline))}
-
-
-def _first_watched(pipeline: Pipeline, base: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the row of the first landing's plan that says how messages are decoded; none for a later landing."""
-    return [{**base, **landing_plan.watched_row(watched_content(pipeline))}] if base["landing"] == 1 else []
 
 
 def _reader(pipeline: Pipeline) -> decoding.Reader:

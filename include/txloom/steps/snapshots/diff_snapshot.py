@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from txloom.config import names
+from txloom.config.contents import watched_content
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavailable, WriteConflict
 from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import finish_last
+from txloom.steps.landing.redecode import redecode_undecided
 from txloom.steps.snapshots import extract_diff_tasks
 from txloom.steps.snapshots.column_drift import note_columns, note_tables, take_up
 from txloom.steps.snapshots.edited_tables import EditPending, earlier_names
 from txloom.steps.snapshots.extract_diff import KINDS, Compared, Comparison, in_this_process
 from txloom.steps.step import Counts, Step
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import data_files, small_merge
 from txloom.storage.delta.data_files import DataFile
@@ -115,12 +118,17 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, withou
     landing_tables.create_tables(paths)
     last = finish_last(step)
     newest = dated_transactions.newest(paths)
-    if newest is not None and newest.csn >= dated_transactions.csn(day):
+    is_old = newest is not None and newest.csn >= dated_transactions.csn(day)
+    seen = buffer_state(paths)
+    if not is_old or seen is None or seen.landing < last:
+        # A date that no buffer took yet is decoded again after an edit, also if no later date comes.
+        last = redecode_undecided(step, last, landing_plan.last_planned(paths))
+    if newest is not None and is_old:
         return _skipped(pipeline, paths, newest, day, run_id)
     extracts_of_day = extracts.day_of(pipeline, day)
     _refuse_lacking(pipeline, extracts_of_day, without)
     earlier = earlier_names(step, extracts_of_day.tables, last)
-    dated_transactions.refuse_stale(pipeline, paths, extracts_of_day.tables)
+    _refuse_stale(pipeline, paths, extracts_of_day)
     _pass_by_dead(pipeline, paths, day, leave_out=leave_out_dead)
     begins = f"{day.isoformat()} 00:00:00"
     at = LandingPlan(last + 1, datetime.now(UTC), ())
@@ -140,6 +148,17 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, withou
     if landed is None or (landed.xid, landed.landing) != (transaction.xid, at.number):
         raise WriteConflict(f"another run landed something else as landing {at.number}; {NOTHING}: run it again")
     return {"date": day.isoformat(), "csn": landed.csn, **_enter(paths, landed, run_id), "landing": at.number}
+
+
+def _refuse_stale(pipeline: Pipeline, paths: TablePaths, day: Day) -> None:
+    """Raise BeyondValidThrough unless current tables hold all that was landed; EditPending if an edit is in between."""
+    try:
+        dated_transactions.refuse_stale(pipeline, paths, day.tables)
+    except BeyondValidThrough as error:
+        seen, plan = buffer_state(paths), landing_plan.last_planned(paths)
+        if plan and landing_plan.is_redecoding(plan) and (seen is None or seen.landing < plan[0]["landing"]):
+            raise EditPending(str(error)) from error
+        raise
 
 
 def _refuse_lacking(pipeline: Pipeline, day: Day, without: Collection[str]) -> None:
@@ -289,7 +308,8 @@ def _land(
     at, paths = transaction.at, step.paths
     counts = {name: result.events for name, result in results.items() if result.events}
     metadata = _write(transaction.landed_metadata(counts, 1, snapshot=summary), transaction, paths)
-    landing_plan.write_topics(paths, at, step.run_id, map(dated_transactions.topic, results))
+    watched = watched_content(step.pipeline)
+    landing_plan.write_topics(paths, at, step.run_id, map(dated_transactions.topic, results), watched)
     landing_tables.append_files([*written, metadata], at, paths)
     close(step, at)
 

@@ -29,6 +29,19 @@ def watched_row(content: Content) -> dict[str, Any]:
     return {"file_number": NO_FILE, "topic": REDECODED, "origin": to_json(content), "watched": digest_of(content)}
 
 
+def watched_rows(content: Content, about: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the columns that every row of a landing's plan has, and its rows beside those of its input.
+
+    They say how the messages of the landing are decoded: only the first landing has a row for it.
+
+    Args:
+        content: how messages are decoded (`contents.watched_content`).
+        about: the columns of the landing and its run.
+    """
+    base = {**about, "watched": digest_of(content)}
+    return base, [{**base, **watched_row(content)}] if about["landing"] == 1 else []
+
+
 def is_redecoding(plan: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a landing only decodes undecided transactions again; plan: its rows."""
     return all(row["topic"] == REDECODED for row in plan)
@@ -102,10 +115,21 @@ def write_plan(paths: TablePaths, number: int, rows: Sequence[dict[str, Any]]) -
     small_tables.append(paths.landed_files, rows, LANDED_FILES, once=(write_id, number))
 
 
-def write_topics(paths: TablePaths, landing: LandingPlan, run_id: str, topics: Iterable[str]) -> None:
-    """Record the plan of a landing whose rows txloom writes itself; once planned it is written, or stays empty."""
-    about = {"landing": landing.number, "run_id": run_id, "at": landing.at, "file_number": 0}
-    write_plan(paths, landing.number, [{**about, "topic": topic} for topic in topics])
+def write_topics(
+    paths: TablePaths, landing: LandingPlan, run_id: str, topics: Iterable[str], watched: Content | None = None
+) -> None:
+    """Record the plan of a landing whose rows txloom writes itself; once planned it is written, or stays empty.
+
+    Args:
+        paths: where the tables are.
+        landing: the landing.
+        run_id: the run that writes it.
+        topics: what its rows are planned as.
+        watched: how they were decoded (`contents.watched_content`); None: that is not kept.
+    """
+    about = {"landing": landing.number, "run_id": run_id, "at": landing.at}
+    base, rows = (about, []) if watched is None else watched_rows(watched, about)
+    write_plan(paths, landing.number, [*({**base, "file_number": 0, "topic": topic} for topic in topics), *rows])
 
 
 def landing_of(paths: TablePaths, rows: Sequence[dict[str, Any]], parts: Sequence[Range] = ()) -> LandingPlan:
