@@ -20,12 +20,13 @@ import pytest
 from oracle import comparison
 from txloom import read
 from txloom.config import load
-from txloom.errors import BeforeHistory, ConfigurationError, TablesFailed
+from txloom.errors import BeforeHistory, BeyondValidThrough, ConfigurationError, TablesFailed
 from txloom.quality import findings as f
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.merge.merge_current import merge_current
 from txloom.steps.publish.publish import publish
 from txloom.steps.settling.forecast import forecast
+from txloom.steps.snapshots.diff_snapshot import diff_snapshot
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
@@ -35,6 +36,7 @@ from txloom.storage.declarations.incomplete import incomplete_current, incomplet
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta.fencing import Fence
 from txloom.storage.publishing.valid_through import valid_through
+from workloads.edited.dated import Dates
 from workloads.edited.edits import Editor
 from workloads.edited.retention import forget, is_lost, lost_sources
 from workloads.edited.views import View, content_of
@@ -43,6 +45,7 @@ from workloads.operations import OPERATE
 from workloads.play import Play, impatient
 from workloads.small_lake import AT_ONCE, Died, SmallLake
 from workloads.sources.database import GIVEN_UP
+from workloads.sources.extracts import Extractor, Extracts
 from workloads.sources.shapes import SourceText
 
 OPERATIONS = ("clean", "die", "optimize", "rebuild", "redrive", "remember", "vacuum")
@@ -92,8 +95,13 @@ class Edited:
         inbox.mkdir()
         source = SourceText(writer.source, writer.rule, writer.layout, "10d")
         self.editor = Editor(made.made, made.chance, inbox, self.folder / "workload.yaml", source, drawn=self.drawn)
+        self.dates = Dates(self.folder, inbox, made) if isinstance(writer, Extracts) else None
         packed = getattr(writer, "packed", None)
-        self.producer = Producer(inbox, made.dimensions, made.chance, records="records" in writer.layout, packed=packed)
+        self.producer: Producer | Extractor = Producer(
+            inbox, made.dimensions, made.chance, records="records" in writer.layout, packed=packed
+        )
+        if self.dates is not None:
+            self.producer = self.dates.producer
         self.lake = self.make_lake(self.folder, load(self.editor.write()))
         self.lake.at_once = Random(made.seed).choice(AT_ONCE)
         self.loads = 0
@@ -113,14 +121,19 @@ class Edited:
         for number, messages in enumerate(self.made.landings, 1):
             self.producer.deliver(messages, last=number == len(self.made.landings))
             if number < len(self.made.landings) and chance.random() < 0.25:
-                self.lake.land()
+                self._land()
                 self._perhaps_edit("between landings")
                 continue
             self.cycle(edits=chance.random() < 0.3, dies=True)
+            while self.dates is not None and self.dates.next_day(self.editor.view):
+                self.cycle(edits=chance.random() < 0.3, dies=True)
             self._operate()
             if self.made.dimensions.in_order:
                 self.judge()
             self._perhaps_edit("between runs")
+        if self.dates is not None:
+            # A date lets the buffer follow the last edit.
+            self.dates.repeat()
         self.cycle()
         self.cycle()
         self.judge()
@@ -134,7 +147,7 @@ class Edited:
         lake = self.lake
         self.before_each()
         landed = self.editor.view
-        lake.land()
+        self._land(again=True)
         if edits:
             self._perhaps_edit("after landing")
         self.before_each()
@@ -143,17 +156,40 @@ class Edited:
             self._perhaps_edit("after the buffer")
         self.before_each()
         counts = self._merge(dies=dies)
-        # If the merge died or left its work to the next cycle, the tables are those of the merge before it.
-        self.is_behind = counts is None or "release" not in counts
+        self._note_merge(counts)
         if counts is None:
             return
-        if not self.is_behind:
-            self.merge = Shown(self.editor.view, self._left_out())
         if self.editor.view is landed:
             self.merged = landed
         if edits:
             self._perhaps_edit("after the merge")
         self._publish()
+
+    def _land(self, *, again: bool = False) -> None:
+        """Land what is new, of extracts the next date; again: once more after a buffer and a merge if it is refused."""
+        lake, view, dates = self.lake, self.editor.view, self.dates
+        if dates is None:
+            lake.land()
+            return
+        lake.runs += 1
+        if (day := dates.next_day(view)) is None:
+            return
+        try:
+            lake.step(diff_snapshot, lake.session, day=day)
+        except BeyondValidThrough as refusal:
+            self.drawn["date waits for an edit" if "edited" in str(refusal) else "date waits for a merge"] += 1
+            if not again:
+                return
+            lake.buffer()
+            self._note_merge(self._merge(dies=False))
+            lake.step(diff_snapshot, lake.session, day=day)
+        dates.landed(day, view, effective_pipeline(lake.pipeline, lake.paths))
+
+    def _note_merge(self, counts: Mapping[str, Any] | None) -> None:
+        # If the merge died or left its work to the next cycle, the tables are those of the merge before it.
+        self.is_behind = counts is None or "release" not in counts
+        if not self.is_behind:
+            self.merge = Shown(self.editor.view, self._left_out())
 
     def _merge(self, *, dies: bool) -> Mapping[str, Any] | None:
         """Merge and return its counts; None: the run died between two commits, and any declaration may follow."""
@@ -251,6 +287,8 @@ class Edited:
         folder.mkdir(parents=True)
         (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         self.lake.step(load_snapshot, self.lake.session, Snapshot(str(folder.parent), csn, ahead=True))
+        if self.dates is not None:
+            self.dates.loaded(name, csn)
         self.drawn["operation load"] += 1
         self.cycle()
 
@@ -293,10 +331,20 @@ class Edited:
         rows = {name: self.lake.rows(name, version) for name, version in versions.items()}
         view = view.with_taken_up(rows, lost=lost_sources(self.lake, csn))
         self.drawn["taken-up column is judged"] += sum(len(seen.taken_up) for seen in view.watched.values())
+        rows = self._judged(csn, view, rows)
         expected = view.expected(self.made.made, self.made.sent, csn)
         differences = comparison.differences({name: expected[name] for name in rows}, view.actual(rows))
         what = f"cut {cut['cut_id']} as of {cut['valid_through']}"
         assert not differences, f"{what}:\n{comparison.report(differences)}"
+
+    def _judged(self, csn: int, view: View, rows: dict[str, Any]) -> dict[str, Any]:
+        """Return the tables of which the lake could keep all that they show; rows: by current table."""
+        if self.dates is None:
+            return rows
+        known = self.dates.known(csn, view)
+        self.drawn["table is not judged"] += len(rows.keys() - known)
+        self.drawn["table is judged"] += len(rows.keys() & known)
+        return {name: rows[name] for name in rows.keys() & known}
 
     def judge_incomplete(self) -> None:
         """Only where messages are gone is a history not complete."""
@@ -349,6 +397,7 @@ class Edited:
             for name in view.keys:
                 with suppress(BeforeHistory):
                     rows[name] = read.as_of(lake.pipeline, name, csn=csn, warehouse=lake.warehouse).to_pylist()
+            rows = self._judged(csn, view, rows)
             differences = comparison.differences({name: expected[name] for name in rows}, view.actual(rows))
             assert not differences, f"as of {csn}:\n{comparison.report(differences)}"
             self.drawn["table is read as of a csn"] += len(rows)
@@ -379,12 +428,19 @@ class Edited:
         if buffer_state(lake.paths) is None:
             return
         expected = forecast(lake.pipeline, lake.paths)
+        if self.dates is not None:
+            self.dates.repeat()
+        entered = len(self._merges())
         self.cycle()
         pipeline = effective_pipeline(lake.pipeline, lake.paths)
         assert expected.incomplete == tuple(incomplete_tables(pipeline, r.states(r.read(lake.paths))))
-        merges = [row for row in lake.rows("ledger") if row["step"] == "merge_current"]
-        counts = dict(max(merges, key=lambda row: int(row["entered"]))["counts"])
-        assert len(expected.anew) == counts.get("anew", 0), f"{expected} {counts}"
+        counts = self._merges()[entered:]
+        assert len(expected.anew) == sum(each.get("anew", 0) for each in counts), f"{expected} {counts}"
         self.drawn["plan is followed"] += bool(expected.anew or expected.made)
         left = forecast(lake.pipeline, lake.paths)
         assert (dict(left.made), left.anew) == ({}, ()), left
+
+    def _merges(self) -> list[dict[str, int]]:
+        """Return the counts of all merges, the newest one last."""
+        merges = [row for row in self.lake.rows("ledger") if row["step"] == "merge_current"]
+        return [dict(row["counts"]) for row in sorted(merges, key=lambda row: int(row["entered"]))]

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 from oracle.declarations import Child, Table
+from workloads.dimensions import EXTRACTS
 from workloads.edited.views import Documents, View, Watched, declaration
 from workloads.sources.shapes import SERIAL, Shape, SourceText
 
@@ -42,10 +43,16 @@ def _edited(view: View, made: Shape, chance: Random) -> tuple[View, str]:
     """Return a declaration with one edit, and the name of the edit; "" where the drawn one is not possible."""
     edit = chance.choice(EDITS)
     change = edit(view, made, chance)
-    is_possible = change is not None and change.watched and (change.aggregates or change.mirrors)
-    if not is_possible or change is None or change == view:
+    if change is None or change == view or not _is_possible(change, made):
         return view, ""
     return change, edit.__name__.strip("_").replace("_", " ")
+
+
+def _is_possible(view: View, made: Shape) -> bool:
+    """Return whether the models allow a declaration: extracts are compared with the rows that a target writes."""
+    if made.dimensions.source == EXTRACTS and view.watched.keys() - view.written:
+        return False
+    return bool(view.watched and (view.aggregates or view.mirrors))
 
 
 def _with(view: View, name: str, seen: Watched) -> View:

@@ -95,6 +95,11 @@ class Documents:
     root: str
     children: tuple[Child, ...]
 
+    @property
+    def members(self) -> set[str]:
+        """Return the source's names of the tables that the documents are made of."""
+        return {self.root, *(child.table for child in self.children)}
+
 
 @dataclass(frozen=True)
 class View:
@@ -128,13 +133,19 @@ class View:
         """Return the watched tables that have a mirror."""
         return [seen for seen in self.watched.values() if seen.mirror is not None]
 
+    @property
+    def written(self) -> set[str]:
+        """Return the source's names of the tables that a target writes."""
+        mirrored = {name for name, seen in self.watched.items() if seen.mirror is not None}
+        return mirrored.union(*(each.members for each in self.aggregates))
+
     def members(self, history: str) -> set[str]:
         """Return the source's names of the tables whose changes a history has."""
         mirrored = {
             name for name, seen in self.watched.items() if seen.mirror is not None and seen.mirror[1] == history
         }
         of = [each for each in self.aggregates if f"{each.name}_stream" == history]
-        return mirrored | {name for each in of for name in (each.root, *(child.table for child in each.children))}
+        return mirrored.union(*(each.members for each in of))
 
     def expected(self, made: Shape, sent: Sequence[Sent], csn: int) -> Rows:
         """Return what the source held as of a csn, by current table."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from txloom.transactions import memory
-from workloads.dimensions import ALONE, DEBEZIUM, GOLDENGATE, WAL2JSON, edited
+from workloads.dimensions import SOURCES, edited
 from workloads.drawn_lakes import cases
 from workloads.edited.edited_lake import Edited
 from workloads.play import Play, play
@@ -22,7 +22,6 @@ from workloads.spark_lake import SparkLake, draw_limits
 
 LAKES = int(os.environ.get("TXLOOM_EDITED", "9"))
 SEED = int(os.environ.get("TXLOOM_SEED", "51000000"))
-SOURCES = (GOLDENGATE, *DEBEZIUM, *WAL2JSON, *ALONE)
 if ONLY := os.environ.get("TXLOOM_EDITED_SOURCE"):
     SOURCES = (ONLY,)
 SHARE = 20

@@ -1,7 +1,7 @@
 """Extracts of dates: all rows of a table, or some of them, in files of any form; what differs is one transaction."""
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
@@ -35,6 +35,13 @@ class Extracts:
         self._shown: State = {name: {} for name in shape.tables}
         self._columns = {name: tuple(table.columns) for name, table in shape.tables.items()}
         self.lacked: set[tuple[str, str]] = set()
+        self.extracted: dict[int, dict[str, frozenset[Key]]] = {}
+        """By csn of a date and table, the keys of the rows that its extract has."""
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether an extract has all rows of its table."""
+        return self._full
 
     @property
     def source(self) -> str:
@@ -58,6 +65,15 @@ class Extracts:
             days.append(self._extracted(database.state))
         return days
 
+    def again(self) -> Sent:
+        """Extract another date, on which every table has all the rows that were shown last."""
+        self._day += timedelta(days=1)
+        sent = Sent("", int(self._day.strftime("%Y%m%d")), [], None, {}, [])
+        for name, rows in self._shown.items():
+            self._write(sent, name, rows)
+        sent.state = {name: dict(rows) for name, rows in self._shown.items()}
+        return sent
+
     def _extracted(self, state: State) -> Sent:
         names = sorted(self._tables)
         chosen = [name for name in names if self._full or self._chance.random() < 0.8] or names
@@ -73,10 +89,15 @@ class Extracts:
             self.lacked |= {
                 (name, column) for column in self._tables[name].columns if column not in self._columns[name]
             }
-            folder = f"{self._day}/{name}"
-            sent.rows += [(folder, self._line(self._tables[name], row)) for row in rows.values()] or [(folder, "")]
+            self._write(sent, name, rows)
         sent.changes, sent.state = changes, {name: dict(rows) for name, rows in self._shown.items()}
         return sent
+
+    def _write(self, sent: Sent, name: str, rows: Mapping[Key, Image]) -> None:
+        """Write the extract of a table."""
+        folder = f"{self._day}/{name}"
+        sent.rows += [(folder, self._line(self._tables[name], row)) for row in rows.values()] or [(folder, "")]
+        self.extracted.setdefault(sent.csn, {})[name] = frozenset(rows)
 
     def _differences(self, table: Table, before: dict[Key, Image], after: dict[Key, Image]) -> list[Change]:
         was, now = ({key: values.typed_row(row, table) for key, row in rows.items()} for rows in (before, after))

@@ -1,0 +1,134 @@
+"""Extracts of dates under a declaration that is edited: their folders, and what of them the lake has kept.
+
+The transaction of a date has the declared columns of watched tables alone. What an extract had beside them was kept
+nowhere: the lake cannot show it until a later date has it again.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+from oracle.capture import Key
+from txloom.config.models.pipeline import Pipeline
+from workloads.edited.views import View, Watched
+from workloads.play import Play
+from workloads.sources.database import Sent, State
+from workloads.sources.extracts import Extractor, Extracts
+
+Unknown = dict[str, dict[Key, frozenset[str]]]
+ANY: Key = ("any row",)
+
+
+@dataclass
+class Dates:
+    """The dates of a source's extracts, under the names of its tables, and the next one under those of a view.
+
+    unknown: by csn of a date, table and key of a row, the columns whose values the lake did not keep.
+    """
+
+    folder: Path
+    inbox: Path
+    made: Play
+    unknown: dict[int, Unknown] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.extracts = self.folder / "extracts"
+        self.extracts.mkdir()
+        self.producer = Extractor(self.extracts, self.made.made, self.made.chance)
+        self._delivered: list[date] = []
+        self._state: State = {name: {} for name in self.made.made.tables}
+
+    @property
+    def writer(self) -> Extracts:
+        """Return what writes the extracts."""
+        writer: Extracts = self.made.writer
+        return writer
+
+    def repeat(self) -> None:
+        """Extract another date, on which every table has the rows that were shown last."""
+        sent = self.writer.again()
+        self.made.sent.append(sent)
+        self.producer.deliver(sent.rows, last=True)
+
+    def next_day(self, view: View) -> date | None:
+        """Return the next date that is not landed, with its extracts in the inbox under a view's names."""
+        while (day := self._next()) is not None and not self._put(day, view):
+            # Without a watched table there is nothing to compare.
+            self.landed(day, view, None)
+        return day
+
+    def _next(self) -> date | None:
+        days = sorted(date.fromisoformat(folder.name) for folder in self.extracts.iterdir())
+        return next((day for day in days if day not in self._delivered), None)
+
+    def _put(self, day: date, view: View) -> bool:
+        """Copy the extracts of the watched tables into the inbox; return whether there are some."""
+        target, is_some = self.inbox / day.isoformat(), False
+        shutil.rmtree(target, ignore_errors=True)
+        for name, seen in view.watched.items():
+            if (source := self.extracts / day.isoformat() / name).is_dir():
+                shutil.copytree(source, target / seen.name)
+                is_some = True
+        return is_some
+
+    # What the lake has kept.
+
+    def landed(self, day: date, view: View, pipeline: Pipeline | None) -> None:
+        """Note what the transaction of a date kept of its extracts.
+
+        pipeline: the declaration with the columns that its tables took up; None: nothing was landed.
+        """
+        self._delivered.append(day)
+        csn = int(day.strftime("%Y%m%d"))
+        sent = next(each for each in self.made.sent if each.csn == csn)
+        before = self.unknown[max(self.unknown)] if self.unknown else {}
+        self.unknown[csn] = {
+            name: self._unknown(name, sent, before.get(name, {}), view.watched.get(name), pipeline)
+            for name in self.made.made.tables
+        }
+        self._state = sent.state
+
+    def loaded(self, name: str, csn: int) -> None:
+        """Note that a table was loaded as of a csn, with all of its columns."""
+        self.unknown[max(each for each in self.unknown if each <= csn)][name] = {}
+
+    def is_known(self, csn: int, seen: Watched) -> bool:
+        """Return whether the lake has kept all of what a table shows as of a csn."""
+        unknown = self.unknown.get(max((each for each in self.unknown if each <= csn), default=0), {})
+        shown = {*seen.columns.values(), *seen.taken_up.values()}
+        return not any(shown & columns for columns in unknown.get(seen.source.name, {}).values())
+
+    def known(self, csn: int, view: View) -> set[str]:
+        """Return the current tables of which the lake has kept all that they show as of a csn."""
+        known = {name for name, seen in view.watched.items() if self.is_known(csn, seen)}
+        mirrors = {seen.mirror[0] for name, seen in view.watched.items() if seen.mirror is not None and name in known}
+        return mirrors | {f"{each.name}_current" for each in view.aggregates if each.members <= known}
+
+    def _unknown(
+        self,
+        name: str,
+        sent: Sent,
+        before: Mapping[Key, frozenset[str]],
+        seen: Watched | None,
+        pipeline: Pipeline | None,
+    ) -> dict[Key, frozenset[str]]:
+        """Return by key the columns of a table that are unknown after a date."""
+        table = self.made.made.tables[name]
+        kept = set[str]()
+        if seen is not None and pipeline is not None:
+            kept = {column.source.casefold() for column in pipeline.table(seen.name).columns}
+        everything, was, now = frozenset(table.columns), self._state[name], sent.state[name]
+        extracted = self.writer.extracted[sent.csn].get(name, frozenset())
+        # A full extract that is watched says which rows there are; nothing else does of rows that it lacks.
+        unknown = {} if kept and self.writer.is_full else dict(before)
+        for key in extracted:
+            lost = {column for column in everything - kept if key not in was or was[key][column] != now[key][column]}
+            unknown[key] = frozenset(lost | (before.get(key, frozenset()) - kept))
+        if not kept and self.writer.is_full:
+            unknown |= dict.fromkeys(was.keys() - now.keys() | now.keys() - was.keys(), everything)
+        if seen is not None and not self.writer.is_full and len(seen.key) < len(table.key):
+            # By this key a row of another date is the same one; by the source's it is another.
+            unknown[ANY] = everything
+        return unknown
