@@ -202,6 +202,19 @@ def test_a_date_that_waits_while_a_table_is_added_lets_the_job_run_the_steps_tha
     assert club.shown() == FIRST
 
 
+def test_a_date_whose_merge_an_edit_left_out_does_not_hold_later_dates_back(club: Club) -> None:
+    club.put(2, SECOND)
+    club.compare(2)
+    club.lake.buffer()
+    club.lake.pipeline = club.declared({"key": "KEY", "town": "CITY", "area": "AREA"})
+    club.put(3, FIRST)
+    for _ in range(2):
+        with pytest.raises(EditPending, match="trips does not hold everything that was released"):
+            club.compare(3)
+    club.lake.run()
+    assert club.shown() == FIRST
+
+
 def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 

@@ -23,13 +23,14 @@ from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavaila
 from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import finish_last
-from txloom.steps.landing.redecode import redecode_undecided
+from txloom.steps.landing.redecode import land_edit, redecode_undecided
 from txloom.steps.snapshots import extract_diff_tasks
 from txloom.steps.snapshots.column_drift import note_columns, note_tables, take_up
 from txloom.steps.snapshots.edited_tables import EditPending, earlier_names
 from txloom.steps.snapshots.extract_diff import KINDS, Compared, Comparison, in_this_process
 from txloom.steps.step import Counts, Step
 from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.declarations.earlier_steps import is_buffered
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import data_files, small_merge
 from txloom.storage.delta.data_files import DataFile
@@ -128,7 +129,7 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, withou
     extracts_of_day = extracts.day_of(pipeline, day)
     _refuse_lacking(pipeline, extracts_of_day, without)
     earlier = earlier_names(step, extracts_of_day.tables, last)
-    _refuse_stale(pipeline, paths, extracts_of_day)
+    _refuse_stale(step, extracts_of_day, last)
     _pass_by_dead(pipeline, paths, day, leave_out=leave_out_dead)
     begins = f"{day.isoformat()} 00:00:00"
     at = LandingPlan(last + 1, datetime.now(UTC), ())
@@ -150,13 +151,20 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, withou
     return {"date": day.isoformat(), "csn": landed.csn, **_enter(paths, landed, run_id), "landing": at.number}
 
 
-def _refuse_stale(pipeline: Pipeline, paths: TablePaths, day: Day) -> None:
-    """Raise BeyondValidThrough unless current tables hold all that was landed; EditPending if an edit is in between."""
+def _refuse_stale(step: Step, day: Day, last: int) -> None:
+    """Raise BeyondValidThrough unless the current tables hold all that was landed.
+
+    EditPending if the next buffer and merge follow an edit. For this an empty landing is written if no other one waits.
+    """
+    pipeline, paths = step.pipeline, step.paths
     try:
         dated_transactions.refuse_stale(pipeline, paths, day.tables)
     except BeyondValidThrough as error:
-        seen, plan = buffer_state(paths), landing_plan.last_planned(paths)
-        if plan and landing_plan.is_redecoding(plan) and (seen is None or seen.landing < plan[0]["landing"]):
+        seen = buffer_state(paths)
+        if seen is not None and seen.landing >= last and not is_buffered(pipeline, seen):
+            last = land_edit(step, last + 1)
+        is_waiting = seen is None or seen.landing < last
+        if is_waiting and landing_plan.is_redecoding(landing_plan.last_planned(paths)):
             raise EditPending(str(error)) from error
         raise
 
