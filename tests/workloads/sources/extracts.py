@@ -66,7 +66,8 @@ class Extracts:
         return days
 
     def again(self) -> Sent:
-        """Extract another date, on which every table has all the rows that were shown last."""
+        """Extract another date, on which every table has all the rows that were shown last, with all columns."""
+        self._columns = {name: tuple(table.columns) for name, table in self._tables.items()}
         self._day += timedelta(days=1)
         sent = Sent("", int(self._day.strftime("%Y%m%d")), [], None, {}, [])
         for name, rows in self._shown.items():
