@@ -35,7 +35,7 @@ def whole(root: Path, name: str, content: bytes, age: int = 0, **about: Any) -> 
     os.utime(root / name, (NOW - age, NOW - age))
     (file,) = [each for each in list_files(str(root)) if each.file == name]
     unchanged = Unchanged(NOW * 10**9, timedelta(seconds=SETTLE), timedelta(seconds=PATIENCE))
-    return Inbox(str(root), **about).is_finished(file, unchanged, may_end=True)
+    return Inbox(str(root), **about).is_finished(unchanged, file, may_end=True)
 
 
 def test_a_file_is_whole_once_it_ends_in_a_newline(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from txloom.storage.landing import (
 )
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_plan, files, kafka
-from txloom.storage.sources.files import Inbox, SourceFile, Unchanged
+from txloom.storage.sources.files import Inbox, Unchanged
 from txloom.storage.sources.splits import LandingPlan, capped, fitting
 
 LOG = logging.getLogger(__name__)
@@ -102,10 +102,7 @@ def _plan_files(step: Step, number: int) -> LandingPlan:
     root, unchanged = inbox.root, Unchanged(now, pipeline.source.files.settle, pipeline.completeness.patience)
     folders, there = files.topics(root), files.list_files(root)
     before = landing_plan.without_position(paths)
-
-    def is_finished(file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001
-        return inbox.is_finished(file, unchanged, may_end=may_end)
-
+    is_finished = partial(inbox.is_finished, unchanged)
     known = file_plan.KnownFiles.of(paths, root, there, before, is_ordered=formats.is_ordered(pipeline))
     in_order = partial(formats.is_in_commit_order, pipeline)
     new = file_plan.plan(root, there, known, is_finished, pipeline.source.format, in_order)

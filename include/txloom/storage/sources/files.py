@@ -121,7 +121,7 @@ class Inbox:
             return FileUnreadable(task, EOFError("its content changed while it was read")).position
         return replace(last, start=first.start, digest=whole, read_again=any(each.read_again for each in pieces))
 
-    def is_finished(self, file: SourceFile, unchanged: Unchanged, *, may_end: bool) -> bool:
+    def is_finished(self, unchanged: Unchanged, file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001
         """Return whether a producer has finished a file.
 
         A file is finished if it ends in a newline or its gzip stream ends properly, or if it has not changed for
@@ -129,8 +129,8 @@ class Inbox:
         too. A file that cannot be read is finished once it has not changed for `settle`: its landing reports it.
 
         Args:
-            file: the file.
             unchanged: for how long a file must not have changed.
+            file: the file.
             may_end: whether a final newline, or the end of a gzip stream, shows the end.
         """
         if unchanged.for_patience(file):
