@@ -94,6 +94,7 @@ TESTED_BY = {
     "storage/runs/job_results": "steps/test_runner",
     "storage/runs/ledger": "storage/maintenance/test_expiry",
     "storage/snapshots/dated_transactions": "steps/snapshots/test_diff_snapshot",
+    "storage/snapshots/kept_columns": "steps/snapshots/test_columns_declared_later",
     "storage/sources/file_lines": "storage/sources/test_file_plan",
     "storage/sources/file_order": "storage/sources/test_file_plan",
     "storage/sources/file_positions": "storage/sources/test_file_plan",

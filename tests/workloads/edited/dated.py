@@ -25,13 +25,15 @@ ANY: Key = ("any row",)
 class Dates:
     """The dates of a source's extracts, under the names of its tables, and the next one under those of a view.
 
-    unknown: by csn of a date, table and key of a row, the columns whose values the lake did not keep.
+    unknown: by csn of a date, table and key of a row, the columns whose values the lake did not keep. kept: by csn of a
+    date and table, the columns that the lake kept.
     """
 
     folder: Path
     inbox: Path
     made: Play
     unknown: dict[int, Unknown] = field(default_factory=dict)
+    kept: dict[int, dict[str, set[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.extracts = self.folder / "extracts"
@@ -84,8 +86,9 @@ class Dates:
         csn = int(day.strftime("%Y%m%d"))
         sent = next(each for each in self.made.sent if each.csn == csn)
         before = self.unknown[max(self.unknown)] if self.unknown else {}
+        self.kept[csn] = {name: _kept(view.watched.get(name), pipeline) for name in self.made.made.tables}
         self.unknown[csn] = {
-            name: self._unknown(name, sent, before.get(name, {}), view.watched.get(name), pipeline)
+            name: self._unknown(name, sent, before.get(name, {}), view.watched.get(name), self.kept[csn][name])
             for name in self.made.made.tables
         }
         self._state = sent.state
@@ -93,18 +96,21 @@ class Dates:
     def loaded(self, name: str, csn: int) -> None:
         """Note that a table was loaded as of a csn, with all of its columns."""
         self.unknown[max(each for each in self.unknown if each <= csn)][name] = {}
+        for each in self.kept:
+            if each <= csn:
+                self.kept[each].pop(name, None)
 
-    def is_known(self, csn: int, seen: Watched) -> bool:
-        """Return whether the lake has kept all of what a table shows as of a csn."""
+    def may_lack(self, csn: int, seen: Watched) -> bool:
+        """Return whether a date up to a csn did not keep all that a table shows, and no load brought it since."""
+        shown, name = {*seen.columns.values(), *seen.taken_up.values()}, seen.source.name
+        return any(not shown <= kept[name] for each, kept in self.kept.items() if each <= csn and name in kept)
+
+    def judged(self, csn: int, view: View) -> set[str]:
+        """Return the current tables whose rows are certain: partial extracts need the whole key of the source."""
         unknown = self.unknown.get(max((each for each in self.unknown if each <= csn), default=0), {})
-        shown = {*seen.columns.values(), *seen.taken_up.values()}
-        return not any(shown & columns for columns in unknown.get(seen.source.name, {}).values())
-
-    def known(self, csn: int, view: View) -> set[str]:
-        """Return the current tables of which the lake has kept all that they show as of a csn."""
-        known = {name for name, seen in view.watched.items() if self.is_known(csn, seen)}
-        mirrors = {seen.mirror[0] for name, seen in view.watched.items() if seen.mirror is not None and name in known}
-        return mirrors | {f"{each.name}_current" for each in view.aggregates if each.members <= known}
+        certain = {name for name, seen in view.watched.items() if ANY not in unknown.get(seen.source.name, {})}
+        mirrors = {seen.mirror[0] for name, seen in view.watched.items() if seen.mirror is not None and name in certain}
+        return mirrors | {f"{each.name}_current" for each in view.aggregates if each.members <= certain}
 
     def _unknown(
         self,
@@ -112,13 +118,10 @@ class Dates:
         sent: Sent,
         before: Mapping[Key, frozenset[str]],
         seen: Watched | None,
-        pipeline: Pipeline | None,
+        kept: set[str],
     ) -> dict[Key, frozenset[str]]:
         """Return by key the columns of a table that are unknown after a date."""
         table = self.made.made.tables[name]
-        kept = set[str]()
-        if seen is not None and pipeline is not None:
-            kept = {column.source.casefold() for column in pipeline.table(seen.name).columns}
         everything, was, now = frozenset(table.columns), self._state[name], sent.state[name]
         extracted = self.writer.extracted[sent.csn].get(name, frozenset())
         # A full extract that is watched says which rows there are; nothing else does of rows that it lacks.
@@ -132,3 +135,10 @@ class Dates:
             # By this key a row of another date is the same one; by the source's it is another.
             unknown[ANY] = everything
         return unknown
+
+
+def _kept(seen: Watched | None, pipeline: Pipeline | None) -> set[str]:
+    """Return the columns that a date keeps of a table; pipeline: None: nothing was landed."""
+    if seen is None or pipeline is None:
+        return set()
+    return {column.source.casefold() for column in pipeline.table(seen.name).columns}

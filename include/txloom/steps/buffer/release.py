@@ -26,6 +26,7 @@ from txloom.storage.delta.sql import int_list, sql_name
 from txloom.storage.landing import event_files
 from txloom.storage.landing.event_files import FilePart
 from txloom.storage.paths import TablePaths
+from txloom.storage.snapshots import dated_transactions
 from txloom.storage.system_tables import INSTANT, TRANSACTIONS
 from txloom.transactions import events as ev
 from txloom.transactions.hashes import hashed
@@ -238,7 +239,20 @@ def _typed(pipeline: Pipeline, events: pa.Table) -> dict[str, pa.Table]:
         of_table = events.filter(is_of_table).combine_chunks()
         if of_table.num_rows:
             typed[table.name] = _with_images(of_table, formats.images(pipeline, table), table)
+            if pipeline.source.snapshots is not None:
+                typed[table.name] = _without_absent(typed[table.name])
     return typed
+
+
+def _without_absent(events: pa.Table) -> pa.Table:
+    """Return events of extracts without the columns that inserts lack.
+
+    A date has the columns that were declared then; one that it lacks was declared later, and the source dropped none.
+    """
+    absent = events.column("absent")
+    is_dated = pc.starts_with(events.column("xid"), dated_transactions.XID)
+    kept = pc.if_else(is_dated, pa.scalar(None, absent.type), absent)
+    return events.set_column(events.column_names.index("absent"), "absent", kept)
 
 
 def _with_images(events: pa.Table, source: formats.Images | None, table: Table) -> pa.Table:

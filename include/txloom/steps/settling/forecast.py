@@ -13,7 +13,7 @@ from txloom.steps.settling import copying, remake
 from txloom.steps.settling.computed import compare
 from txloom.steps.settling.need import Need
 from txloom.steps.settling.remake import Missing
-from txloom.steps.settling.settle import completed_by_loads, needs_of, settled_by, taken_up_since
+from txloom.steps.settling.settle import completed_by_rows, needs_of, settled_by, taken_up_since
 from txloom.storage.buffer.newest_batch import BufferState, buffer_state
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import completing_loads, incomplete_tables
@@ -94,13 +94,15 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     made = _copied(full, paths, states, needs.values())
     if left := [need for pair, need in needs.items() if pair not in made]:
         made |= _from_messages(remake.scope_of(full, paths, "plan", left, seen.release, following), left)
+    for pair, missing in remake.undeclared(full, paths, seen, needs).items():
+        made[pair] = replace(made[pair], missing=made[pair].missing | missing)
     settled = [
         record
         for pair, need in needs.items()
         if (record := settled_by(pipeline, states[pair], need, made[pair].missing)) is not None
     ]
     entered += _numbered(settled, entered)
-    completed = completed_by_loads(full, paths, r.states(entered), declared, seen)
+    completed = completed_by_rows(full, paths, r.states(entered), declared, seen)
     after = r.states([*entered, *_numbered(completed, entered)])
     stamp = f"{digest_of(pipeline_content(pipeline))}:next" if settled or completed else seen.declared.stamp
     lacking = tuple(incomplete_tables(full, after))

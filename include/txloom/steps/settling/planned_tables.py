@@ -22,6 +22,7 @@ from txloom.storage.delta.read_session import exists
 from txloom.storage.delta.schema_evolution import describe_type
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
+from txloom.storage.snapshots import kept_columns
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import row_tables
 from txloom.storage.views.paging import open_tables
@@ -163,11 +164,11 @@ class _Plans:
         )
 
     def _describe_completion(self, lacking: Collection[str]) -> str:
-        """Describe what completes the given tables: the stream if a snapshot of each is loaded, else a snapshot."""
+        """Describe what completes the given tables: the stream if a snapshot of each is loaded, else what may come."""
         completing = self.expected.completing
         if lacking and {*lacking} <= {*completing}:
             return awaited(max(completing[each] for each in lacking))
-        return "a snapshot is loaded"
+        return "the next date is landed" if kept_columns.is_full(self.pipeline) else "a snapshot is loaded"
 
     def _feeding(self, target: _Target) -> int:
         """Return how many rows a current table is computed from."""
@@ -193,7 +194,8 @@ class _Plans:
         if made.missing.may_come:
             yield f"waits: {made.missing}"
         elif source == history or member in self.expected.incomplete:
-            yield f"needs a snapshot: {made.missing}"
+            needed = "the next full extract" if kept_columns.is_full(self.pipeline) else "a snapshot"
+            yield f"needs {needed}: {made.missing}"
         else:
             yield describe_begin(history, member, made.missing.last_csn + 1, source)
 

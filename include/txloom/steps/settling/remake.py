@@ -1,7 +1,7 @@
 """Make rows of histories again: out of other histories that have them, else out of landed messages."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,16 @@ from txloom.steps.backfill.table_comparison import STAY, Comparison
 from txloom.steps.settling import copying
 from txloom.steps.settling.need import Need
 from txloom.steps.step import Step
+from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations.records import Pair, Record
 from txloom.storage.declarations.redeclared import declared_over
 from txloom.storage.declarations.undecided import Undecided
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.valid_through import valid_through
+from txloom.storage.publishing.watermark import Watermark
+from txloom.storage.snapshots import kept_columns
 from txloom.storage.targets import shadow_tables
 
 LOG = logging.getLogger(__name__)
@@ -37,6 +41,7 @@ class Missing:
         last_csn: the highest of their csns.
         may_come: whether all that is missing of them are messages that have not arrived yet.
         from_history: whether the rows that were made came from another history.
+        is_undeclared: whether extracts of dates had what is missing, and nothing kept it because it was not declared.
     """
 
     transactions: int = 0
@@ -44,19 +49,23 @@ class Missing:
     last_csn: int = 0
     may_come: bool = False
     from_history: bool = False
+    is_undeclared: bool = False
 
     def __or__(self, other: "Missing") -> "Missing":
         """Return what is missing of both; none of their transactions are the same."""
         if not (self.transactions and other.transactions):
             return self if self.transactions else other
         first, last = min(self.first_csn, other.first_csn), max(self.last_csn, other.last_csn)
-        return Missing(self.transactions + other.transactions, first, last, self.may_come and other.may_come)
+        may_come, is_undeclared = self.may_come and other.may_come, self.is_undeclared and other.is_undeclared
+        return Missing(self.transactions + other.transactions, first, last, may_come, is_undeclared=is_undeclared)
 
     def __str__(self) -> str:
         """Return what is missing in words."""
         if not self.transactions:
             return "nothing"
         what = "rows have not arrived yet" if self.may_come else "messages are not kept any more, or cannot be read"
+        if self.is_undeclared:
+            what = "nothing was kept of tables and columns that were not declared yet"
         between = f"csn {self.first_csn} to {self.last_csn}"
         return f"of {self.transactions} transactions ({between}), {what}"
 
@@ -120,6 +129,27 @@ def scope_of(
     conditions = " or ".join(dict.fromkeys(need.transactions for need in needs))
     redeclared = declared_over(pipeline, paths, following)
     return Scope(chosen, paths, run_id, 0, HIGHEST, release, redeclared, conditions, restores=True)
+
+
+def undeclared(pipeline: Pipeline, paths: TablePaths, seen: BufferState, pairs: Iterable[Pair]) -> dict[Pair, Missing]:
+    """Return what is missing of histories' members because the extracts of dates had it before it was declared.
+
+    A later date may have brought it to the current tables (`settle.completed_by_rows`).
+
+    Args:
+        pipeline: the declaration with columns that tables took up.
+        paths: the tables of the pipeline.
+        seen: the state of the buffer.
+        pairs: the members that are asked for; those that lack nothing are left out.
+    """
+    if not (chosen := [*pairs]):
+        return {}
+    lacked = kept_columns.lacks(pipeline, paths, Watermark(valid_through(paths, seen), seen.release))
+    return {
+        pair: Missing(lack.dates, lack.first_csn, lack.last_csn, is_undeclared=True)
+        for pair in chosen
+        if (lack := lacked.get(pair[1])) is not None
+    }
 
 
 def _outcomes(scope: Scope) -> list[dict[str, Any]]:

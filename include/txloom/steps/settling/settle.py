@@ -31,6 +31,7 @@ from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.valid_through import valid_through
 from txloom.storage.publishing.watermark import Watermark
+from txloom.storage.snapshots import kept_columns
 
 LOG = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
     needs = needs_of(paths, states, open_pairs)
     _rename(paths, states, needs.values())
     made = remake.remake(step, pipeline, known, [need for need in needs.values() if need.rereads], seen.release)
+    for pair, missing in remake.undeclared(pipeline, paths, seen, needs).items():
+        made[pair] = made.get(pair, remake.Missing()) | missing
     settled = [
         record
         for pair, need in needs.items()
@@ -60,7 +63,7 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
     ]
     findings.record(paths, nulls_of(states, needs, made), step.run_id, step.pipeline.source.format)
     states = _enter(step, settled, states)
-    states = _enter(step, completed_by_loads(pipeline, paths, states, declared, seen), states)
+    states = _enter(step, completed_by_rows(pipeline, paths, states, declared, seen), states)
     _report(step, pipeline, states)
     return states
 
@@ -202,14 +205,16 @@ def _is_overdue(pipeline: Pipeline, newest: Record, missing: str) -> bool:
     return datetime.now(UTC) - newest.at >= pipeline.completeness.patience
 
 
-def completed_by_loads(
+def completed_by_rows(
     pipeline: Pipeline,
     paths: TablePaths,
     states: Mapping[Pair, State],
     declared: Collection[Pair],
     seen: BufferState,
 ) -> list[Record]:
-    """Return the records of incomplete members whose tables a snapshot completes that this merge shows.
+    """Return the records of incomplete members whose tables a snapshot or the extracts of a date complete.
+
+    This merge shows their rows.
 
     Args:
         pipeline: the declaration with columns that tables took up.
@@ -222,9 +227,15 @@ def completed_by_loads(
     if not lacking:
         return []
     reached = Watermark(valid_through(paths, seen), seen.release)
+    loaded = completed_by(pipeline, paths, lacking, reached)
+    by_csn = sorted(lacking.items(), key=lambda item: item[1].since_csn)
+    since = {table: record.since_csn for (_, table), record in by_csn}
+    dates = kept_columns.completing(pipeline, paths, since, reached)
+    by_date = {pair: dates[pair[1]] for pair in lacking if pair not in loaded and pair[1] in dates}
     return [
-        replace(lacking[pair], status=r.COMPLETE, since_csn=csn, reason=r.FROM_LOAD, missing=None)
-        for pair, csn in completed_by(pipeline, paths, lacking, reached).items()
+        replace(lacking[pair], status=r.COMPLETE, since_csn=csn, reason=reason, missing=None)
+        for reason, completed in ((r.FROM_LOAD, loaded), (r.FROM_DATE, by_date))
+        for pair, csn in completed.items()
     ]
 
 
@@ -237,7 +248,7 @@ def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> Non
     still = {name for name, record in newest.items() if record.status == r.INCOMPLETE or record.reason == r.FROM_LOAD}
     known = [row for row in findings.open_findings(step.paths) if row["code"] == f.INCOMPLETE]
     gone = [row for row in known if row["table"] not in still]
-    findings.close(step.paths, gone, step.run_id, "no declared table has this history, or its messages have come")
+    findings.close(step.paths, gone, step.run_id, "its rows have come, or no declared table has this history")
     seen: Sequence[Finding] = [
         Finding(f.INCOMPLETE, name, None, record.since_csn - 1, None, _describe_effect(pipeline, name, record))
         for name, record in newest.items()

@@ -37,7 +37,7 @@ from txloom.storage.delta.data_files import DataFile
 from txloom.storage.landing import change_events, decoding, landing_plan, landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
-from txloom.storage.snapshots import dated_transactions, extracts
+from txloom.storage.snapshots import dated_transactions, extracts, kept_columns
 from txloom.storage.snapshots.dated_transactions import Landed
 from txloom.storage.snapshots.extracts import MARKER, Day
 from txloom.storage.sources.splits import LandingPlan, Task
@@ -316,8 +316,14 @@ def _land(
     at, paths = transaction.at, step.paths
     counts = {name: result.events for name, result in results.items() if result.events}
     metadata = _write(transaction.landed_metadata(counts, 1, snapshot=summary), transaction, paths)
-    watched = watched_content(step.pipeline)
-    landing_plan.write_topics(paths, at, step.run_id, map(dated_transactions.topic, results), watched)
+    without = [table for table in step.pipeline.tables if table.name not in results]
+    plan = {
+        dated_transactions.topic(name): kept_columns.planned(
+            step.pipeline.table(name), transaction.csn, result.undeclared, without
+        )
+        for name, result in results.items()
+    }
+    landing_plan.write_topics(paths, at, step.run_id, plan, watched_content(step.pipeline))
     landing_tables.append_files([*written, metadata], at, paths)
     close(step, at)
 

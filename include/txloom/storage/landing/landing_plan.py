@@ -116,7 +116,11 @@ def write_plan(paths: TablePaths, number: int, rows: Sequence[dict[str, Any]]) -
 
 
 def write_topics(
-    paths: TablePaths, landing: LandingPlan, run_id: str, topics: Iterable[str], watched: Content | None = None
+    paths: TablePaths,
+    landing: LandingPlan,
+    run_id: str,
+    topics: Iterable[str] | Mapping[str, str],
+    watched: Content | None = None,
 ) -> None:
     """Record the plan of a landing whose rows txloom writes itself; once planned it is written, or stays empty.
 
@@ -124,12 +128,14 @@ def write_topics(
         paths: where the tables are.
         landing: the landing.
         run_id: the run that writes it.
-        topics: what its rows are planned as.
+        topics: what its rows are planned as; a mapping also has what the plan says of each (`origin`).
         watched: how they were decoded (`contents.watched_content`); None: that is not kept.
     """
     about = {"landing": landing.number, "run_id": run_id, "at": landing.at}
     base, rows = (about, []) if watched is None else watched_rows(watched, about)
-    write_plan(paths, landing.number, [*({**base, "file_number": 0, "topic": topic} for topic in topics), *rows])
+    said = topics if isinstance(topics, Mapping) else dict.fromkeys(topics)
+    planned = ({**base, "file_number": 0, "topic": topic, "origin": origin} for topic, origin in said.items())
+    write_plan(paths, landing.number, [*planned, *rows])
 
 
 def landing_of(paths: TablePaths, rows: Sequence[dict[str, Any]], parts: Sequence[Range] = ()) -> LandingPlan:
