@@ -69,7 +69,7 @@ class Slot:
         return path
 
     def settle(self, path: Path) -> None:
-        """Let a file be unchanged for longer than `settle` and `patience`."""
+        """Make a file look unchanged for longer than `settle` and `patience`."""
         self.runs += 1
         moment = time.time() - 10000 + self.runs / 10
         os.utime(path, (moment, moment))

@@ -13,7 +13,7 @@ from txloom.history.aggregate_stream import stream
 TABLE = table("string")
 DOCUMENT = Aggregate(name="doc", root="t")
 PLACES = ((1, 1, 0), (2, 1, 4), (2, 2, 1), (2, 2, 3), (3, 1, 2))
-"""Positions in the transaction, with the landings and rows that have the changes: three have one position."""
+"""Each change's position in the transaction, landing and row; three changes have the same position."""
 
 
 def test_changes_at_one_position_are_listed_in_the_order_in_which_they_were_landed() -> None:

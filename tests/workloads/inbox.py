@@ -125,7 +125,7 @@ class Producer:
         self._let_rest(file, content)
 
     def _let_rest(self, file: Path, content: bytes) -> None:
-        """Let a file that ends inside a message look as if nobody had written it for longer than `settle`."""
+        """Make some files that end inside a message look unchanged for longer than `settle`."""
         line = content.rpartition(b"\n")[2].strip()
         if line.startswith(b"{") and not line.endswith(b"}") and self._chance.random() < 0.5:
             _settle(file)
@@ -155,12 +155,12 @@ class Producer:
 
 
 def _settle_rows(file: Path) -> None:
-    """Let a file without lines look so."""
+    """Make a file without lines look unchanged for two minutes; leave other files as they are."""
     if file.suffix == ".parquet":
         _settle(file)
 
 
 def _settle(file: Path) -> None:
-    """Let a file look as if nobody had written it for two minutes."""
+    """Make a file look unchanged for two minutes."""
     at = time.time_ns() - 120 * 10**9
     os.utime(file, ns=(at, at))

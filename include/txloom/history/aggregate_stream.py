@@ -87,7 +87,7 @@ def _change(events: pa.Table, table: Table) -> pa.StructArray:
 
 
 def _nested(group: np.ndarray, change: pa.StructArray, groups: int) -> Lists:
-    """Return each group's changes, in the order of their positions; at one position, in the order they were landed."""
+    """Return each group's changes, ordered by position; those at the same position are in the order of landing."""
     place = [
         pc.struct_field(change, f"_txloom_{name}").to_numpy(zero_copy_only=False) for name in ("row", "landing", "pos")
     ]

@@ -97,7 +97,7 @@ HINTS = {
     INCOMPLETE: "The declaration of the table changed, and earlier messages are not kept. Load a snapshot of the table "
     "as of the last missing csn or a later one (the pipeline's load DAG, or jobs/load_snapshot.py). The table is "
     "complete once the stream has reached the csn of the snapshot; the cycle after that shows it and closes this. "
-    "Where extracts are full, the next date that has the table does the same.",
+    "If the pipeline reads full extracts, the next date that has the table also completes it and closes this.",
     UNANSWERED: "Look at the connector's task in Kafka Connect, and restart it where it failed. It takes signals where "
     "signal.enabled.channels has kafka and signal.kafka.topic is the declared topic; one that was sent while no task "
     "ran may be lost. When the task runs and the request stays as it is, give it up (jobs/request_snapshot.py "

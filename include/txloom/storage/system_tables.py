@@ -135,9 +135,9 @@ LANDED_FILES = arrow_schema(
 )
 """The plan of landings: one row a file; a landing without files has one row with a null file. start: from where on in
 the file's content it is read. origin: the name under which the file was read before, or another that begins like it;
-of a date's extract, what the date has of it (`storage.snapshots.kept_columns`).
-follows: the file behind which it comes. watched: the digest of the declaration by
-which the messages are decoded (`contents.watched_content`); null for landings that txloom writes itself."""
+for an extract of a date, what the date has of it (`storage.snapshots.kept_columns`). follows: the file behind which it
+comes. watched: the digest of the declaration by which the messages are decoded (`contents.watched_content`); null for
+landings that txloom writes itself, except those of dates."""
 
 FILE_POSITIONS = arrow_schema(
     [

@@ -1,4 +1,4 @@
-"""Extracts that had columns and tables before these were declared: no cut shows a table until a date has all of it."""
+"""Columns and tables that extracts had before they were declared: no cut shows a table until it is complete."""
 
 import json
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class Club:
         self.show()
 
     def land(self, day: int, without: tuple[str, ...] = ()) -> None:
-        """Do what the job does: if the edit needs them, run buffer and merge before the date is compared."""
+        """Land a date like the job: if an edit is pending, run buffer and merge before the date is compared."""
         self.lake.runs += 1
         with suppress(EditPending):
             self.lake.step(diff_snapshot, self.lake.session, day=date(2026, 11, day), without=without)
@@ -79,12 +79,12 @@ class Club:
 
     @property
     def cut(self) -> tuple[int, set[str]]:
-        """The day that the newest cut shows, and its tables."""
+        """The day that the newest cut shows, and the tables of that cut."""
         newest = max(self.lake.rows("cuts"), key=lambda row: row["cut_id"])
         return newest["valid_through"] - 20261100, {*dict(newest["versions"])}
 
     def lacking(self) -> dict[str, str]:
-        """Return what open findings say of tables that are not complete."""
+        """Return by table the evidence of open findings that its history is not complete."""
         rows = findings.open_findings(self.lake.paths)
         return {row["table"]: row["evidence"] for row in rows if row["code"] == f.INCOMPLETE}
 
@@ -125,7 +125,7 @@ def test_the_next_full_date_brings_a_column_and_the_history_begins_there(club: M
     made.declare(WITH_AREA.replace("area: string", "zone: {type: string, source: area}"))
     made.put(3, trips=FIRST)
     made.cycle(3)
-    assert made.status("trips_changes", "trips") == (r.COMPLETE, 20261102), "a rename changes nothing about it"
+    assert made.status("trips_changes", "trips") == (r.COMPLETE, 20261102), "a rename does not change that"
 
 
 def test_a_date_that_was_compared_before_the_edit_and_merged_after_it_lacks_the_column(club: Make) -> None:
@@ -133,7 +133,7 @@ def test_a_date_that_was_compared_before_the_edit_and_merged_after_it_lacks_the_
     made.land(2)
     made.declare(WITH_AREA)
     made.show()
-    text = "of 2 transactions (csn 20261101 to 20261102), nothing was kept of tables and columns that were not declared"
+    text = "of 2 transactions (csn 20261101 to 20261102), tables and columns that were not declared yet were not kept"
     assert made.cut == (2, set())
     assert text in made.lacking()["trips"]
     made.put(3, trips=SECOND)

@@ -87,7 +87,7 @@ DEATHS = [
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_retry_goes_on_where_the_job_died(club: Club, monkeypatch: pytest.MonkeyPatch, edit: str) -> None:
     club.pipeline = club.declared(club.folder, EDITS[edit])
-    # A table with another source begins anew.
+    # A table with another source starts again without its earlier rows.
     assert land_after_deaths(club, monkeypatch)["unchanged"] == (0 if edit == "other source" else 1)
     assert land(club, 2)["skipped"] == 1
     club.run(STEPS[1:])

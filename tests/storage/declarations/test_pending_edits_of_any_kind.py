@@ -239,7 +239,7 @@ def _written(pipeline: Pipeline, warehouse: str, csn: int) -> Any:
 
 
 def redeclare(shop: EditedShop, old: Shape, chance: Random) -> list[Callable[[Shape, Random], None]]:
-    """Draw edits until the declaration is allowed, declare it, and return the edits."""
+    """Draw edits until the edited declaration is valid, declare it, and return the edits."""
     while True:
         new, drawn = deepcopy(old), chance.sample(EDITS, chance.choice((1, 1, 2, 3)))
         for edit in drawn:

@@ -30,7 +30,7 @@ def put(root: Path, name: str, content: bytes) -> None:
 
 
 def whole(root: Path, name: str, content: bytes, age: int = 0, **about: Any) -> bool:
-    """Write a file and return whether it is finished; age: for how many seconds it has not changed."""
+    """Write a file and return whether it is finished; age: the seconds since its last change."""
     put(root, name, content)
     os.utime(root / name, (NOW - age, NOW - age))
     (file,) = [each for each in list_files(str(root)) if each.file == name]
@@ -56,9 +56,9 @@ def test_a_file_whose_last_line_was_cut_off_is_whole_once_patience_is_over(tmp_p
 
 
 def test_a_last_line_that_is_not_judged_does_not_wait_for_patience(tmp_path: Path) -> None:
-    assert whole(tmp_path, "t/a.jsonl", b'{"a": "' + b"x" * 200_000, SETTLE, limit=1000), "it is longer than allowed"
+    assert whole(tmp_path, "t/a.jsonl", b'{"a": "' + b"x" * 200_000, SETTLE, limit=1000), "it is longer than the limit"
     assert whole(tmp_path, "t/a.csv", b"id,name\n1,a", SETTLE, format="change_sets")
-    assert whole(tmp_path, "t/a.jsonl.gz", gzip.compress(b"{}\n")[:-5], SETTLE), "its landing reports it"
+    assert whole(tmp_path, "t/a.jsonl.gz", gzip.compress(b"{}\n")[:-5], SETTLE), "its landing reports the error"
 
 
 @given(st.lists(st.sampled_from([b"", b"a", b"bc" * 40]), min_size=1), st.integers(1, 50), st.integers(0, 100))

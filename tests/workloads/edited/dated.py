@@ -1,7 +1,7 @@
-"""Extracts of dates under a declaration that is edited: their folders, and what of them the lake has kept.
+"""Extracts of dates while the declaration is edited: their folders, and which parts of them the lake kept.
 
-The transaction of a date has the declared columns of watched tables alone. What an extract had beside them was kept
-nowhere: the lake cannot show it until a later date has it again.
+The transaction of a date has only the declared columns of watched tables. The lake did not keep anything else of an
+extract, and cannot show it until a later date has it again.
 """
 
 import shutil
@@ -23,10 +23,14 @@ ANY: Key = ("any row",)
 
 @dataclass
 class Dates:
-    """The dates of a source's extracts, under the names of its tables, and the next one under those of a view.
+    """The dates of a source's extracts, named by the source's tables, and the next date, named by a view's tables.
 
-    unknown: by csn of a date, table and key of a row, the columns whose values the lake did not keep. kept: by csn of a
-    date and table, the columns that the lake kept.
+    Args:
+        folder: the folder of the workload.
+        inbox: the folder from which the lake reads.
+        made: the workload.
+        unknown: by csn of a date, table and key of a row, the columns whose values the lake did not keep.
+        kept: by csn of a date and table, the columns that the lake kept.
     """
 
     folder: Path
@@ -49,15 +53,15 @@ class Dates:
         return writer
 
     def repeat(self) -> None:
-        """Extract another date, on which every table has the rows that were shown last."""
+        """Extract another date, on which every table has the rows that it showed last."""
         sent = self.writer.again()
         self.made.sent.append(sent)
         self.producer.deliver(sent.rows, last=True)
 
     def next_day(self, view: View) -> date | None:
-        """Return the next date that is not landed, with its extracts in the inbox under a view's names."""
+        """Put the extracts of the next date that is not landed into the inbox by a view's names; return the date."""
         while (day := self._next()) is not None and not self._put(day, view):
-            # Without a watched table there is nothing to compare.
+            # Without extracts of watched tables there is nothing to compare.
             self.landed(day, view, None)
         return day
 
@@ -66,7 +70,7 @@ class Dates:
         return next((day for day in days if day not in self._delivered), None)
 
     def _put(self, day: date, view: View) -> bool:
-        """Copy the extracts of the watched tables into the inbox; return whether there are some."""
+        """Copy the extracts of the watched tables into the inbox; return whether there are any."""
         target, is_some = self.inbox / day.isoformat(), False
         shutil.rmtree(target, ignore_errors=True)
         for name, seen in view.watched.items():
@@ -75,7 +79,7 @@ class Dates:
                 is_some = True
         return is_some
 
-    # What the lake has kept.
+    # What the lake kept.
 
     def landed(self, day: date, view: View, pipeline: Pipeline | None) -> None:
         """Note what the transaction of a date kept of its extracts.
@@ -101,7 +105,7 @@ class Dates:
                 self.kept[each].pop(name, None)
 
     def may_lack(self, csn: int, seen: Watched) -> bool:
-        """Return whether a date up to a csn did not keep all that a table shows, and no load brought it since."""
+        """Return whether a date up to a csn did not keep all that a table shows, and no load has brought it since."""
         shown, name = {*seen.columns.values(), *seen.taken_up.values()}, seen.source.name
         return any(not shown <= kept[name] for each, kept in self.kept.items() if each <= csn and name in kept)
 
@@ -124,7 +128,7 @@ class Dates:
         table = self.made.made.tables[name]
         everything, was, now = frozenset(table.columns), self._state[name], sent.state[name]
         extracted = self.writer.extracted[sent.csn].get(name, frozenset())
-        # A full extract that is watched says which rows there are; nothing else does of rows that it lacks.
+        # Only a watched full extract shows which rows exist. Any other extract says nothing about rows that it lacks.
         unknown = {} if kept and self.writer.is_full else dict(before)
         for key in extracted:
             lost = {column for column in everything - kept if key not in was or was[key][column] != now[key][column]}
@@ -132,13 +136,13 @@ class Dates:
         if not kept and self.writer.is_full:
             unknown |= dict.fromkeys(was.keys() - now.keys() | now.keys() - was.keys(), everything)
         if seen is not None and not self.writer.is_full and len(seen.key) < len(table.key):
-            # By this key a row of another date is the same one; by the source's it is another.
+            # Rows of two dates may be the same row by this key, but different rows by the source's key.
             unknown[ANY] = everything
         return unknown
 
 
 def _kept(seen: Watched | None, pipeline: Pipeline | None) -> set[str]:
-    """Return the columns that a date keeps of a table; pipeline: None: nothing was landed."""
+    """Return the columns that a date keeps of a table; pipeline is None if nothing was landed."""
     if seen is None or pipeline is None:
         return set()
     return {column.source.casefold() for column in pipeline.table(seen.name).columns}

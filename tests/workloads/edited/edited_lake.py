@@ -132,7 +132,7 @@ class Edited:
                 self.judge()
             self._perhaps_edit("between runs")
         if self.dates is not None:
-            # A date lets the buffer follow the last edit.
+            # With one more date, the buffer follows the last edit.
             self.dates.repeat()
         self.cycle()
         self.cycle()
@@ -166,7 +166,7 @@ class Edited:
         self._publish()
 
     def _land(self, *, again: bool = False) -> None:
-        """Land what is new, of extracts the next date; again: once more after a buffer and a merge if it is refused."""
+        """Land what is new, or the next date of extracts; again: if it is refused, buffer, merge and land it again."""
         lake, view, dates = self.lake, self.editor.view, self.dates
         if dates is None:
             lake.land()
@@ -439,7 +439,7 @@ class Edited:
         self.cycle()
         pipeline = effective_pipeline(lake.pipeline, lake.paths)
         incomplete = {*incomplete_tables(pipeline, r.states(r.read(lake.paths)))}
-        # The plan knows of no later date, which has what a table lacks.
+        # The plan does not know that a later date will have what a table lacks.
         assert incomplete <= {*expected.incomplete} if self.dates is not None else incomplete == {*expected.incomplete}
         counts = self._merges()[entered:]
         assert len(expected.anew) == sum(each.get("anew", 0) for each in counts), f"{expected} {counts}"

@@ -49,7 +49,7 @@ def _edited(view: View, made: Shape, chance: Random) -> tuple[View, str]:
 
 
 def _is_possible(view: View, made: Shape) -> bool:
-    """Return whether the models allow a declaration: extracts are compared with the rows that a target writes."""
+    """Return whether the models accept a declaration; a table of extracts needs a target that writes its rows."""
     if made.dimensions.source == EXTRACTS and view.watched.keys() - view.written:
         return False
     return bool(view.watched and (view.aggregates or view.mirrors))

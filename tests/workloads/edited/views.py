@@ -97,7 +97,7 @@ class Documents:
 
     @property
     def members(self) -> set[str]:
-        """Return the source's names of the tables that the documents are made of."""
+        """Return the source's names of the tables that make up the documents."""
         return {self.root, *(child.table for child in self.children)}
 
 

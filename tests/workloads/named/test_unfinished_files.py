@@ -34,7 +34,7 @@ targets: {{mirrors: [people]}}
 
 
 def put(folder: Path, topic: str, name: str, *lines: str, cut: int = 0, age: int = 0) -> None:
-    """Write a file; cut: so many bytes of its end are not written yet; age: when it was written, in seconds ago."""
+    """Write a file; cut: how many bytes at its end are not written yet; age: how many seconds ago it was written."""
     (folder / "inbox" / topic).mkdir(parents=True, exist_ok=True)
     content, path = "".join(f"{line}\n" for line in lines).encode(), folder / "inbox" / topic / name
     path.write_bytes(content[: len(content) - cut])

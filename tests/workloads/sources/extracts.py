@@ -36,7 +36,7 @@ class Extracts:
         self._columns = {name: tuple(table.columns) for name, table in shape.tables.items()}
         self.lacked: set[tuple[str, str]] = set()
         self.extracted: dict[int, dict[str, frozenset[Key]]] = {}
-        """By csn of a date and table, the keys of the rows that its extract has."""
+        """By csn of a date and by table, the keys of the rows in the extract."""
 
     @property
     def is_full(self) -> bool:
@@ -66,7 +66,7 @@ class Extracts:
         return days
 
     def again(self) -> Sent:
-        """Extract another date, on which every table has all the rows that were shown last, with all columns."""
+        """Extract another date, on which every table has all rows that it showed last, with all columns."""
         self._columns = {name: tuple(table.columns) for name, table in self._tables.items()}
         self._day += timedelta(days=1)
         sent = Sent("", int(self._day.strftime("%Y%m%d")), [], None, {}, [])

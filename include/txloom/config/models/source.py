@@ -18,8 +18,8 @@ class Files(Model):
     settle: Annotated[
         Wait,
         Field(
-            description="How long a file without a last newline must be unchanged to count as whole; one whose last "
-            "line was cut off must be unchanged for completeness.patience too"
+            description="How long a file without a final newline must be unchanged to count as whole; if its last line "
+            "is not valid JSON, it must be unchanged for completeness.patience too"
         ),
     ] = timedelta(seconds=60)
     layout: Annotated[

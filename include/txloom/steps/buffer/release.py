@@ -245,9 +245,10 @@ def _typed(pipeline: Pipeline, events: pa.Table) -> dict[str, pa.Table]:
 
 
 def _without_absent(events: pa.Table) -> pa.Table:
-    """Return events of extracts without the columns that inserts lack.
+    """Return events in which no insert of a date lists absent columns.
 
-    A date has the columns that were declared then; one that it lacks was declared later, and the source dropped none.
+    A date has the columns that were declared when it was compared. A column that it lacks was declared later; the
+    source did not drop the column.
     """
     absent = events.column("absent")
     is_dated = pc.starts_with(events.column("xid"), dated_transactions.XID)

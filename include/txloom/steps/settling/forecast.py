@@ -107,7 +107,7 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     stamp = f"{digest_of(pipeline_content(pipeline))}:next" if settled or completed else seen.declared.stamp
     lacking = tuple(incomplete_tables(full, after))
     return Forecast(
-        {pair: each for pair, each in made.items() if not needs[pair].is_nothing or needs[pair].recomputes},
+        {pair: each for pair, each in made.items() if _is_concerned(needs[pair], each)},
         tuple(sorted(compare(full, paths, after, stamp).anew)),
         lacking,
         completing_loads(full, paths, after, lacking),
@@ -115,6 +115,11 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
         _list_removed(full, new, states, needs),
         _decoded_again(pipeline, paths, seen),
     )
+
+
+def _is_concerned(need: Need, made: Made) -> bool:
+    """Return whether an edit concerns a history's member."""
+    return not need.is_nothing or need.recomputes or bool(made.missing.transactions)
 
 
 def _numbered(records: Sequence[Record], known: Sequence[Record]) -> list[Record]:

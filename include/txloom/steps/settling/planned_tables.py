@@ -164,7 +164,7 @@ class _Plans:
         )
 
     def _describe_completion(self, lacking: Collection[str]) -> str:
-        """Describe what completes the given tables: the stream if a snapshot of each is loaded, else what may come."""
+        """Describe what completes the tables: the stream if each has a loaded snapshot, else a date or a snapshot."""
         completing = self.expected.completing
         if lacking and {*lacking} <= {*completing}:
             return awaited(max(completing[each] for each in lacking))

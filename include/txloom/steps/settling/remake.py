@@ -41,7 +41,7 @@ class Missing:
         last_csn: the highest of their csns.
         may_come: whether all that is missing of them are messages that have not arrived yet.
         from_history: whether the rows that were made came from another history.
-        is_undeclared: whether extracts of dates had what is missing, and nothing kept it because it was not declared.
+        is_undeclared: whether extracts of dates had what is missing, and it was not kept because it was not declared.
     """
 
     transactions: int = 0
@@ -65,7 +65,7 @@ class Missing:
             return "nothing"
         what = "rows have not arrived yet" if self.may_come else "messages are not kept any more, or cannot be read"
         if self.is_undeclared:
-            what = "nothing was kept of tables and columns that were not declared yet"
+            what = "tables and columns that were not declared yet were not kept"
         between = f"csn {self.first_csn} to {self.last_csn}"
         return f"of {self.transactions} transactions ({between}), {what}"
 
@@ -132,15 +132,15 @@ def scope_of(
 
 
 def undeclared(pipeline: Pipeline, paths: TablePaths, seen: BufferState, pairs: Iterable[Pair]) -> dict[Pair, Missing]:
-    """Return what is missing of histories' members because the extracts of dates had it before it was declared.
+    """Return what members of histories lack because extracts of dates had it before it was declared.
 
-    A later date may have brought it to the current tables (`settle.completed_by_rows`).
+    A later date may have brought the missing rows to the current tables since (`settle.completed_by_rows`).
 
     Args:
         pipeline: the declaration with columns that tables took up.
         paths: the tables of the pipeline.
         seen: the state of the buffer.
-        pairs: the members that are asked for; those that lack nothing are left out.
+        pairs: the members to check; the result leaves out those that lack nothing.
     """
     if not (chosen := [*pairs]):
         return {}

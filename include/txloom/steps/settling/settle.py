@@ -214,7 +214,7 @@ def completed_by_rows(
 ) -> list[Record]:
     """Return the records of incomplete members whose tables a snapshot or the extracts of a date complete.
 
-    This merge shows their rows.
+    Only snapshots and dates whose rows this merge shows count.
 
     Args:
         pipeline: the declaration with columns that tables took up.
@@ -248,7 +248,7 @@ def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> Non
     still = {name for name, record in newest.items() if record.status == r.INCOMPLETE or record.reason == r.FROM_LOAD}
     known = [row for row in findings.open_findings(step.paths) if row["code"] == f.INCOMPLETE]
     gone = [row for row in known if row["table"] not in still]
-    findings.close(step.paths, gone, step.run_id, "its rows have come, or no declared table has this history")
+    findings.close(step.paths, gone, step.run_id, "its missing rows have come, or no declared table has this history")
     seen: Sequence[Finding] = [
         Finding(f.INCOMPLETE, name, None, record.since_csn - 1, None, _describe_effect(pipeline, name, record))
         for name, record in newest.items()

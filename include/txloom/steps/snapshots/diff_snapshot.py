@@ -122,7 +122,7 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, withou
     is_old = newest is not None and newest.csn >= dated_transactions.csn(day)
     seen = buffer_state(paths)
     if not is_old or seen is None or seen.landing < last:
-        # A date that no buffer took yet is decoded again after an edit, also if no later date comes.
+        # After an edit, a date that was not buffered yet is decoded again, even if no later date comes.
         last = redecode_undecided(step, last, landing_plan.last_planned(paths))
     if newest is not None and is_old:
         return _skipped(pipeline, paths, newest, day, run_id)
@@ -152,9 +152,10 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, withou
 
 
 def _refuse_stale(step: Step, day: Day, last: int) -> None:
-    """Raise BeyondValidThrough unless the current tables hold all that was landed.
+    """Raise BeyondValidThrough unless the current tables hold everything that was landed.
 
-    EditPending if the next buffer and merge follow an edit. For this an empty landing is written if no other one waits.
+    Raise EditPending instead if the next buffer and merge will follow an edit. If no landing waits for them, write an
+    empty one, so that they follow the edit.
     """
     pipeline, paths = step.pipeline, step.paths
     try:

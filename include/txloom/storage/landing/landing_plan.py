@@ -30,9 +30,9 @@ def watched_row(content: Content) -> dict[str, Any]:
 
 
 def watched_rows(content: Content, about: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the columns that every row of a landing's plan has, and its rows beside those of its input.
+    """Return the columns that every row of a landing's plan has, and its rows in addition to those of its input.
 
-    They say how the messages of the landing are decoded: only the first landing has a row for it.
+    Both say how the messages of the landing are decoded. Only the first landing has an additional row.
 
     Args:
         content: how messages are decoded (`contents.watched_content`).
@@ -128,8 +128,8 @@ def write_topics(
         paths: where the tables are.
         landing: the landing.
         run_id: the run that writes it.
-        topics: what its rows are planned as; a mapping also has what the plan says of each (`origin`).
-        watched: how they were decoded (`contents.watched_content`); None: that is not kept.
+        topics: the topics under which its rows are planned; a mapping also has the `origin` of each topic's row.
+        watched: how its rows were decoded (`contents.watched_content`); None: the plan does not record it.
     """
     about = {"landing": landing.number, "run_id": run_id, "at": landing.at}
     base, rows = (about, []) if watched is None else watched_rows(watched, about)

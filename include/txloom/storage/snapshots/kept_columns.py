@@ -1,7 +1,7 @@
-"""What the transactions of dates have of their extracts: the watched tables and declared columns of their time alone.
+"""What the transactions of dates keep of their extracts: only the watched tables and declared columns of their time.
 
-The plan of a date's landing says for each extract which columns were compared, and which ones were undeclared.
-Nothing keeps the values of an undeclared column, or the rows of a table that was not watched, until a later date or a
+The plan of a date's landing records for each extract which columns were compared, and which ones were undeclared.
+The values of an undeclared column, and the rows of a table that was not watched, are missing until a later date or a
 loaded snapshot has them.
 """
 
@@ -19,17 +19,17 @@ from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.snapshots import dated_transactions
 
 CSN, SOURCE, COLUMNS, UNDECLARED, WITHOUT = "csn", "source", "columns", "undeclared", "without"
-"""The entries of a plan's row: the date's csn, the table's source, the declared and undeclared columns of its extract,
-and the sources of tables that the date was compared without."""
+"""The entries in a row of the plan: the date's csn, the table's source, the declared and the undeclared columns of its
+extract, and the sources of the tables that the date was compared without."""
 
 
 @dataclass(frozen=True)
 class Extract:
-    """What a date has of a table; columns of the source in lower case.
+    """What a date has of a table; the names of the source's columns are in lower case.
 
     Args:
         columns: the columns that were compared.
-        undeclared: the columns that the extract had beside them.
+        undeclared: the other columns of the extract, which were not declared.
     """
 
     columns: frozenset[str]
@@ -38,9 +38,13 @@ class Extract:
 
 @dataclass(frozen=True)
 class DatedExtracts:
-    """The released transaction of a date: by source, what it has; without: sources that it was compared without.
+    """The released transaction of a date.
 
-    is_known: whether its plan says so; an earlier version of txloom did not write it.
+    Args:
+        csn: the csn of the date.
+        extracts: what the date has of each table, by source.
+        without: the sources of the tables that the date was compared without.
+        is_known: whether the plan records this; plans of earlier versions of txloom do not.
     """
 
     csn: int
@@ -51,13 +55,13 @@ class DatedExtracts:
 
 @dataclass(frozen=True)
 class Lack:
-    """The last dates of which a table lacked rows or values.
+    """The most recent run of dates on which a table lacked rows or values.
 
     Args:
-        dates: how many they are.
-        first_csn: of the first one.
-        last_csn: of the last one.
-        until: the csn of the date that had what the table lacked; None: it still lacks it.
+        dates: the number of these dates.
+        first_csn: the csn of the first one.
+        last_csn: the csn of the last one.
+        until: the csn of the date that had what the table lacked; None: the table still lacks it.
     """
 
     dates: int
@@ -67,11 +71,11 @@ class Lack:
 
 
 def planned(table: Table, csn: int, undeclared: Iterable[str], without: Iterable[Table]) -> str:
-    """Return what the plan of a date's landing says of a table's extract, as JSON.
+    """Return what the plan of a date's landing records about a table's extract, as JSON.
 
     Args:
         table: the table, with columns that it took up.
-        csn: of the date.
+        csn: the csn of the date.
         undeclared: the other columns of the extract.
         without: the tables that the date is compared without.
     """
@@ -88,10 +92,10 @@ def planned(table: Table, csn: int, undeclared: Iterable[str], without: Iterable
 
 
 def lacks(pipeline: Pipeline, paths: TablePaths, reached: Watermark) -> dict[str, Lack]:
-    """Return by watched table the last dates of which it lacked rows or declared columns; other tables are left out.
+    """Return by watched table the most recent dates on which it lacked rows or declared columns; omit other tables.
 
-    A full extract that was compared with a column brings all of its values. A partial one brings those of its rows, so
-    that only a loaded snapshot completes the column.
+    A full extract that was compared with a column has all values of the column. A partial extract has only the values
+    of its own rows, so that only a loaded snapshot completes the column.
 
     Args:
         pipeline: the declaration with columns that tables took up.
@@ -111,12 +115,12 @@ def lacks(pipeline: Pipeline, paths: TablePaths, reached: Watermark) -> dict[str
 
 
 def completing(pipeline: Pipeline, paths: TablePaths, since: Mapping[str, int], reached: Watermark) -> dict[str, int]:
-    """Return by table the csn of the first date whose full extract has all that the table lacked.
+    """Return by table the csn of the first date whose full extract has everything that the table lacked.
 
     Args:
         pipeline: the declaration with columns that tables took up.
         paths: the tables of the pipeline.
-        since: by table, the lowest csn that is asked for; tables without such a date are left out.
+        since: by table, the lowest csn that the date may have; the result leaves out tables without such a date.
         reached: the csn and the release up to which dates count.
     """
     if not is_full(pipeline):
@@ -132,12 +136,12 @@ def completing(pipeline: Pipeline, paths: TablePaths, since: Mapping[str, int], 
 
 
 def is_full(pipeline: Pipeline) -> bool:
-    """Return whether a pipeline reads extracts that have all rows of their tables."""
+    """Return whether a pipeline reads full extracts, which have all rows of their tables."""
     return pipeline.source.snapshots is not None and pipeline.source.snapshots.extracts == "full"
 
 
 def _lack(table: Table, dates: Sequence[DatedExtracts], *, is_whole: bool) -> Lack | None:
-    """Return the last dates of which a table lacked something, in the order of which `dates` are; None without any."""
+    """Return the most recent of `dates`, which are in order, on which a table lacked something; None without any."""
     declared = {column.source.casefold() for column in table.columns}
     columns, lacks_rows, was_watched = set[str](), False, False
     since, until = list[int](), None
@@ -151,7 +155,7 @@ def _lack(table: Table, dates: Sequence[DatedExtracts], *, is_whole: bool) -> La
         elif not each.is_known:
             columns, lacks_rows, was_watched = set(), False, True
         elif table.source not in each.without:
-            # The first partial extract of a table has all of its rows, by convention.
+            # By convention, the first partial extract of a table has all of its rows.
             lacks_rows |= is_whole or was_watched
         if columns or lacks_rows:
             since, until = [*(since if until is None else []), each.csn], None
@@ -161,7 +165,7 @@ def _lack(table: Table, dates: Sequence[DatedExtracts], *, is_whole: bool) -> La
 
 
 def _released(paths: TablePaths, reached: Watermark) -> list[DatedExtracts]:
-    """Return the released transactions of dates, in order."""
+    """Return the released transactions of dates, in the order of their csns."""
     where = f"csn <= {reached.valid_through} and release <= {reached.release} and status = 'released'"
     sql = f"select distinct csn from t where starts_with(xid, '{dated_transactions.XID}') and {where} order by csn"
     csns = [row["csn"] for row in small_tables.query(paths.table(names.TRANSACTIONS), sql)]
@@ -182,7 +186,7 @@ def _released(paths: TablePaths, reached: Watermark) -> list[DatedExtracts]:
 
 
 def _plans(paths: TablePaths) -> dict[int, list[dict[str, Any]]]:
-    """Return by csn of a date what its newest plan says; an attempt that died has an earlier one."""
+    """Return by csn of a date the rows of its newest plan; an attempt that died left an earlier plan."""
     of_dates = f"starts_with(topic, '{dated_transactions.topic('')}') and origin is not null"
     plans = dict[int, tuple[int, list[dict[str, Any]]]]()
     for row in small_tables.query(

@@ -18,7 +18,7 @@ BLOCK = 4 << 20
 """Bytes read at once: large enough for the decoder's batches, small enough for any executor."""
 
 END = 64 << 10
-"""Bytes of a file's end in which its last line is looked for at first."""
+"""Bytes that are read first at the end of a file to find its last line."""
 
 
 class _Bounded(io.RawIOBase):
@@ -108,7 +108,7 @@ def first_line(path: Place, size: int) -> str | None:
 
 
 def last_line(path: Place, size: int, limit: int) -> bytes | None:
-    """Return what follows the last newline of a plain file's first `size` bytes; None if that is more than `limit`."""
+    """Return what follows the last newline in a plain file's first `size` bytes; None if it exceeds `limit` bytes."""
     with path.open("rb") as stream:
         length = min(END, size)
         while True:

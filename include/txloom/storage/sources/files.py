@@ -1,7 +1,7 @@
 """The `files` transport: folders, one per topic, to which a producer adds whole files.
 
-A file is taken once it is finished (`Inbox.is_finished`). Temporary names are never taken. It is taken to a fixed
-length, so that a repeated landing reads the same bytes; what is appended later is read from there on
+A file is taken once it is finished (`Inbox.is_finished`); one with a temporary name is never taken. A file is read up
+to a fixed length, so that a repeated landing reads the same bytes. What is appended later is read from there on
 (`txloom.storage.sources.file_plan`).
 """
 
@@ -48,7 +48,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Unchanged:
-    """For how long a file must not have changed before it counts as finished; now_ns: the present time, in ns."""
+    """How long a file must be unchanged before it counts as finished; now_ns: the current time in ns."""
 
     now_ns: int
     settle: timedelta
@@ -124,14 +124,15 @@ class Inbox:
     def is_finished(self, unchanged: Unchanged, file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001
         """Return whether a producer has finished a file.
 
-        A file is finished if it ends in a newline or its gzip stream ends properly, or if it has not changed for
-        `settle`. A last line that is no whole JSON was cut off, so that the file has to be unchanged for `patience`
-        too. A file that cannot be read is finished once it has not changed for `settle`: its landing reports it.
+        A file is finished if it ends in a newline, if its gzip stream ends properly, or if it has not changed for
+        `settle`. If it ends in a line that is not valid JSON, that line was cut off, and the file must be unchanged for
+        `patience` too. A file that cannot be read is finished once it has not changed for `settle`: its landing reports
+        the error.
 
         Args:
-            unchanged: for how long a file must not have changed.
+            unchanged: how long a file must be unchanged.
             file: the file.
-            may_end: whether a final newline, or the end of a gzip stream, shows the end.
+            may_end: whether a final newline, or the end of a gzip stream, shows that the file is finished.
         """
         if unchanged.for_patience(file):
             return True
