@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
+from txloom.config import names
 from txloom.errors import ConfigurationError
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.merge.merge_current import merge_current
@@ -48,7 +50,8 @@ def test_a_cut_shows_an_edit_whole_or_not_at_all(tmp_path: Path, behind: str) ->
     assert shop.shown("doc_current") == shop.documents()
 
 
-def test_no_cut_names_tables_that_another_declaration_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_known", [True, False], ids=["ledger of today", "ledger of an earlier version"])
+def test_no_cut_names_tables_that_another_declaration_made(tmp_path: Path, is_known: bool) -> None:
     shop = EditedShop(tmp_path)
     shop.declare(BOTH, [OF_ORDERS, OF_LINES])
     shop.orders(1)
@@ -57,6 +60,8 @@ def test_no_cut_names_tables_that_another_declaration_made(tmp_path: Path) -> No
     shop.lake.land()
     shop.lake.buffer()
     shop.lake.step(merge_current, shop.lake.session)
+    if not is_known:
+        DeltaTable(shop.lake.paths.table(names.LEDGER)).update({"declared": "null"})
     shop.declare({"orders": {"id": "long"}, "lines": LINES}, [OF_ORDERS, OF_LINES])
     assert shop.lake.step(publish, None) == {"published": 0}
     shop.run()
