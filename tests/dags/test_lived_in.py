@@ -106,7 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def airflow(folder: Path) -> Iterator[Airflow]:
     made = Airflow(folder / "airflow", folder / "pipelines", folder / "lake")
-    shops[:] = [Shop(made, folder, "shop"), Shop(made, folder, "timed", 'schedule: "* * * * *"')]
+    shops[:] = [Shop(made, folder, "lived"), Shop(made, folder, "timed", 'schedule: "* * * * *"')]
     with made:
         yield made
 
@@ -117,23 +117,23 @@ shops: list[Shop] = []
 @pytest.fixture
 def shop(airflow: Airflow) -> Shop:
     """Return a pipeline that runs by hand only."""
-    airflow.unpause("shop_cdc")
+    airflow.unpause("lived_cdc")
     return shops[0]
 
 
 def test_a_cut_starts_its_consumer_once_with_the_versions_to_read(shop: Shop, airflow: Airflow) -> None:
-    airflow.unpause("shop_cut_consumer")
+    airflow.unpause("lived_cut_consumer")
     shop.deliver(3)
     assert set(shop.run().values()) == {"success"}
     shop.assert_exact()
-    (read,) = wait_until(lambda: airflow.runs("shop_cut_consumer"), "the consumer to start", 60)
-    assert airflow.wait("shop_cut_consumer", read["dag_run_id"]) == "success"
-    counted = airflow.xcom("shop_cut_consumer", read["dag_run_id"], "count_rows")
+    (read,) = wait_until(lambda: airflow.runs("lived_cut_consumer"), "the consumer to start", 60)
+    assert airflow.wait("lived_cut_consumer", read["dag_run_id"]) == "success"
+    counted = airflow.xcom("lived_cut_consumer", read["dag_run_id"], "count_rows")
     assert (counted["cut_id"], counted["rows"]) == (1, {"rows": 3})
-    (event,) = airflow.ask("GET", "/api/v2/assets/events?source_dag_id=shop_cdc")["asset_events"]
+    (event,) = airflow.ask("GET", "/api/v2/assets/events?source_dag_id=lived_cdc")["asset_events"]
     assert event["extra"] == {
-        "pipeline": "shop",
-        "run_id": airflow.runs("shop_cdc")[-1]["dag_run_id"],
+        "pipeline": "lived",
+        "run_id": airflow.runs("lived_cdc")[-1]["dag_run_id"],
         "published": 1,
         "cut_id": 1,
         "csn_after": 0,
@@ -143,14 +143,14 @@ def test_a_cut_starts_its_consumer_once_with_the_versions_to_read(shop: Shop, ai
         "versions": shop.query("cuts", "select versions from t")[0]["versions"],
         "lake": str(airflow.warehouse),
     }
-    note = str(airflow.runs("shop_cdc")[-1]["note"])
+    note = str(airflow.runs("lived_cdc")[-1]["note"])
     assert "**land_events** landing 1, landed 3" in note and "**publish** cut_id 1" in note
 
 
 def test_a_run_by_hand_with_nothing_new_publishes_nothing_and_starts_no_consumer(shop: Shop, airflow: Airflow) -> None:
     states = shop.run()
     assert (states["merge_current"], states["publish"]) == ("success", "skipped")
-    assert len(airflow.runs("shop_cut_consumer")) == 1
+    assert len(airflow.runs("lived_cut_consumer")) == 1
 
 
 def test_a_killed_task_leaves_no_jvm_and_its_retry_is_exact(shop: Shop, airflow: Airflow) -> None:
@@ -201,7 +201,7 @@ def _ended_early(shop: Shop, run_id: str) -> str:
 
 
 def _timeout(airflow: Airflow) -> float:
-    task = airflow.ask("GET", "/api/v2/dags/shop_cdc/tasks/buffer_transactions")
+    task = airflow.ask("GET", "/api/v2/dags/lived_cdc/tasks/buffer_transactions")
     timeout = task["execution_timeout"]
     return 0.0 if timeout is None else float(timeout["days"] * 86400 + timeout["seconds"])
 
