@@ -94,8 +94,8 @@ def planned(table: Table, csn: int, undeclared: Iterable[str], without: Iterable
 def lacks(pipeline: Pipeline, paths: TablePaths, reached: Watermark) -> dict[str, Lack]:
     """Return by watched table the most recent dates on which it lacked rows or declared columns; omit other tables.
 
-    A full extract that was compared with a column has all values of the column. A partial extract has only the values
-    of its own rows, so that only a loaded snapshot completes the column.
+    An extract that was compared with a column ends the dates on which the table lacked the column. Rows that a partial
+    extract does not have still lack it then, so that only a loaded snapshot completes the table.
 
     Args:
         pipeline: the declaration with columns that tables took up.
@@ -148,10 +148,8 @@ def _lack(table: Table, dates: Sequence[DatedExtracts], *, is_whole: bool) -> La
     for each in dates:
         extract = each.extracts.get(table.source)
         if extract is not None:
-            was_watched = True
-            lacks_rows &= not is_whole
-            columns -= extract.columns if is_whole else set()
-            columns |= (declared & extract.undeclared) - extract.columns
+            lacks_rows, was_watched = False, True
+            columns = (columns | declared & extract.undeclared) - extract.columns
         elif not each.is_known:
             columns, lacks_rows, was_watched = set(), False, True
         elif table.source not in each.without:
