@@ -5,20 +5,14 @@ extract, and cannot show it until a later date has it again.
 """
 
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from oracle.capture import Key
 from txloom.config.models.pipeline import Pipeline
 from workloads.edited.views import View, Watched
 from workloads.play import Play
-from workloads.sources.database import Sent, State
 from workloads.sources.extracts import Extractor, Extracts
-
-Unknown = dict[str, dict[Key, frozenset[str]]]
-ANY: Key = ("any row",)
 
 
 @dataclass
@@ -29,14 +23,14 @@ class Dates:
         folder: the folder of the workload.
         inbox: the folder from which the lake reads.
         made: the workload.
-        unknown: by csn of a date, table and key of a row, the columns whose values the lake did not keep.
+        merging: by csn of a date, the tables some of whose rows may be several rows of the source.
         kept: by csn of a date and table, the columns that the lake kept.
     """
 
     folder: Path
     inbox: Path
     made: Play
-    unknown: dict[int, Unknown] = field(default_factory=dict)
+    merging: dict[int, set[str]] = field(default_factory=dict)
     kept: dict[int, dict[str, set[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -44,7 +38,6 @@ class Dates:
         self.extracts.mkdir()
         self.producer = Extractor(self.extracts, self.made.made, self.made.chance)
         self._delivered: list[date] = []
-        self._state: State = {name: {} for name in self.made.made.tables}
 
     @property
     def writer(self) -> Extracts:
@@ -88,18 +81,15 @@ class Dates:
         """
         self._delivered.append(day)
         csn = int(day.strftime("%Y%m%d"))
-        sent = next(each for each in self.made.sent if each.csn == csn)
-        before = self.unknown[max(self.unknown)] if self.unknown else {}
         self.kept[csn] = {name: _kept(view.watched.get(name), pipeline) for name in self.made.made.tables}
-        self.unknown[csn] = {
-            name: self._unknown(name, sent, before.get(name, {}), view.watched.get(name), self.kept[csn][name])
-            for name in self.made.made.tables
-        }
-        self._state = sent.state
+        self.merging[csn] = set(self._merging(csn))
+        if not self.writer.is_full:
+            # Rows of two dates may be the same row by a key of fewer columns, but different rows by the source's key.
+            self.merging[csn] |= {name for name, seen in view.watched.items() if len(seen.key) < len(seen.source.key)}
 
     def loaded(self, name: str, csn: int) -> None:
         """Note that a table was loaded as of a csn, with all of its columns."""
-        self.unknown[max(each for each in self.unknown if each <= csn)][name] = {}
+        self._merging(csn).discard(name)
         for each in self.kept:
             if each <= csn:
                 self.kept[each].pop(name, None)
@@ -111,34 +101,13 @@ class Dates:
 
     def judged(self, csn: int, view: View) -> set[str]:
         """Return the current tables whose rows are certain: partial extracts need the whole key of the source."""
-        unknown = self.unknown.get(max((each for each in self.unknown if each <= csn), default=0), {})
-        certain = {name for name, seen in view.watched.items() if ANY not in unknown.get(seen.source.name, {})}
+        certain = view.watched.keys() - self._merging(csn)
         mirrors = {seen.mirror[0] for name, seen in view.watched.items() if seen.mirror is not None and name in certain}
         return mirrors | {f"{each.name}_current" for each in view.aggregates if each.members <= certain}
 
-    def _unknown(
-        self,
-        name: str,
-        sent: Sent,
-        before: Mapping[Key, frozenset[str]],
-        seen: Watched | None,
-        kept: set[str],
-    ) -> dict[Key, frozenset[str]]:
-        """Return by key the columns of a table that are unknown after a date."""
-        table = self.made.made.tables[name]
-        everything, was, now = frozenset(table.columns), self._state[name], sent.state[name]
-        extracted = self.writer.extracted[sent.csn].get(name, frozenset())
-        # Only a watched full extract shows which rows exist. Any other extract says nothing about rows that it lacks.
-        unknown = {} if kept and self.writer.is_full else dict(before)
-        for key in extracted:
-            lost = {column for column in everything - kept if key not in was or was[key][column] != now[key][column]}
-            unknown[key] = frozenset(lost | (before.get(key, frozenset()) - kept))
-        if not kept and self.writer.is_full:
-            unknown |= dict.fromkeys(was.keys() - now.keys() | now.keys() - was.keys(), everything)
-        if seen is not None and not self.writer.is_full and len(seen.key) < len(table.key):
-            # Rows of two dates may be the same row by this key, but different rows by the source's key.
-            unknown[ANY] = everything
-        return unknown
+    def _merging(self, csn: int) -> set[str]:
+        """Return `merging` as of a csn."""
+        return self.merging.get(max((each for each in self.merging if each <= csn), default=0), set())
 
 
 def _kept(seen: Watched | None, pipeline: Pipeline | None) -> set[str]:

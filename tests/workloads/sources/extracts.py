@@ -35,8 +35,6 @@ class Extracts:
         self._shown: State = {name: {} for name in shape.tables}
         self._columns = {name: tuple(table.columns) for name, table in shape.tables.items()}
         self.lacked: set[tuple[str, str]] = set()
-        self.extracted: dict[int, dict[str, frozenset[Key]]] = {}
-        """By csn of a date and by table, the keys of the rows in the extract."""
 
     @property
     def is_full(self) -> bool:
@@ -98,7 +96,6 @@ class Extracts:
         """Write the extract of a table."""
         folder = f"{self._day}/{name}"
         sent.rows += [(folder, self._line(self._tables[name], row)) for row in rows.values()] or [(folder, "")]
-        self.extracted.setdefault(sent.csn, {})[name] = frozenset(rows)
 
     def _differences(self, table: Table, before: dict[Key, Image], after: dict[Key, Image]) -> list[Change]:
         was, now = ({key: values.typed_row(row, table) for key, row in rows.items()} for rows in (before, after))

@@ -123,6 +123,11 @@ class Snapshots(Model):
         ),
     ]
 
+    @property
+    def is_full(self) -> bool:
+        """Return whether an extract has all rows of its table."""
+        return self.extracts == "full"
+
 
 Format = Literal["goldengate", "debezium", "wal2json", "change_events", "change_sets", "snapshots"]
 

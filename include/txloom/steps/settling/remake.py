@@ -142,7 +142,7 @@ def undeclared(pipeline: Pipeline, paths: TablePaths, seen: BufferState, pairs: 
         seen: the state of the buffer.
         pairs: the members to check; the result leaves out those that lack nothing.
     """
-    if not (chosen := [*pairs]):
+    if pipeline.source.snapshots is None or not (chosen := [*pairs]):
         return {}
     lacked = kept_columns.lacks(pipeline, paths, Watermark(valid_through(paths, seen), seen.release))
     return {

@@ -120,8 +120,7 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False, withou
     last = finish_last(step)
     newest = dated_transactions.newest(paths)
     is_old = newest is not None and newest.csn >= dated_transactions.csn(day)
-    seen = buffer_state(paths)
-    if not is_old or seen is None or seen.landing < last:
+    if not is_old or (seen := buffer_state(paths)) is None or seen.landing < last:
         # After an edit, a date that was not buffered yet is decoded again, even if no later date comes.
         last = redecode_undecided(step, last, landing_plan.last_planned(paths))
     if newest is not None and is_old:
@@ -183,7 +182,7 @@ def _refuse_lacking(pipeline: Pipeline, day: Day, without: Collection[str]) -> N
         if name in day.tables:
             raise ConfigurationError(f"--without {name}: {day.folder}/{name} is there; run it without this flag")
     lacking = [name for name in watched if name not in day.tables and name not in without]
-    if lacking and pipeline.source.snapshots.extracts == "full":
+    if lacking and pipeline.source.snapshots.is_full:
         flags = " ".join(f"--without {name}" for name in lacking)
         raise SourceUnavailable(
             f"{day.folder}: no extract of {', '.join(lacking)}, although extracts are full: a cut would show another "
@@ -201,7 +200,7 @@ def _pass_by_dead(pipeline: Pipeline, paths: TablePaths, day: date, *, leave_out
     assert pipeline.source.snapshots is not None
     for row in dated_transactions.dead_since(paths):
         refusal = f"{row['xid']} is in the dead letters ({row['cause']})"
-        if pipeline.source.snapshots.extracts == "partial" and not leave_out:
+        if not pipeline.source.snapshots.is_full and not leave_out:
             raise BeyondValidThrough(
                 f"{refusal}, and partial extracts do not make good for it: repair what it names, then jobs/redrive.py "
                 f"--transaction {row['transaction_id']}, buffer_transactions and merge_current; or leave it out for "
@@ -242,7 +241,7 @@ def _compared(
     """
     pipeline = transaction.pipeline
     assert pipeline.source.snapshots is not None
-    full = pipeline.source.snapshots.extracts == "full"
+    full = pipeline.source.snapshots.is_full
     current = {row_table.table.name: row_table.current for row_table in row_tables(pipeline)}
     comparisons = {
         name: Comparison(transaction, pipeline.table(name), files, full, earlier.get(name))

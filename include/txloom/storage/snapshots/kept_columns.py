@@ -8,6 +8,8 @@ loaded snapshot has them.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from txloom.config import names
@@ -102,16 +104,7 @@ def lacks(pipeline: Pipeline, paths: TablePaths, reached: Watermark) -> dict[str
         paths: the tables of the pipeline.
         reached: the csn and the release up to which dates count.
     """
-    if pipeline.source.snapshots is None or not (dates := _released(paths, reached)):
-        return {}
-    loaded = loaded_snapshots.loaded(pipeline, paths, reached.valid_through, reached.release)
-    by_table = {
-        table.name: _lack(
-            table, [each for each in dates if each.csn > loaded.get(table.name, 0)], is_whole=is_full(pipeline)
-        )
-        for table in pipeline.tables
-    }
-    return {name: lack for name, lack in by_table.items() if lack is not None}
+    return {} if pipeline.source.snapshots is None else _lacks(pipeline, paths, reached, _released(paths, reached))
 
 
 def completing(pipeline: Pipeline, paths: TablePaths, since: Mapping[str, int], reached: Watermark) -> dict[str, int]:
@@ -125,19 +118,36 @@ def completing(pipeline: Pipeline, paths: TablePaths, since: Mapping[str, int], 
     """
     if not is_full(pipeline):
         return {}
-    lacked, dates, completed = lacks(pipeline, paths, reached), _released(paths, reached), dict[str, int]()
+    dates = _released(paths, reached)
+    lacked, completed = _lacks(pipeline, paths, reached, dates), dict[str, int]()
     for name, csn in since.items():
         lack, source = lacked.get(name), pipeline.table(name).source
-        if lack is None or lack.until is not None:
-            least = max(csn, (lack.until if lack is not None else None) or csn)
-            extracted = [each.csn for each in dates if each.csn >= least and source in each.extracts]
+        until = 0 if lack is None else lack.until
+        if until is not None:
+            extracted = [each.csn for each in dates if each.csn >= max(csn, until) and source in each.extracts]
             completed |= {name: extracted[0]} if extracted else {}
     return completed
 
 
 def is_full(pipeline: Pipeline) -> bool:
     """Return whether a pipeline reads full extracts, which have all rows of their tables."""
-    return pipeline.source.snapshots is not None and pipeline.source.snapshots.extracts == "full"
+    return pipeline.source.snapshots is not None and pipeline.source.snapshots.is_full
+
+
+def _lacks(
+    pipeline: Pipeline, paths: TablePaths, reached: Watermark, dates: Sequence[DatedExtracts]
+) -> dict[str, Lack]:
+    """Return what `lacks` returns; dates: those up to the watermark."""
+    if not dates:
+        return {}
+    loaded = loaded_snapshots.loaded(pipeline, paths, reached.valid_through, reached.release)
+    by_table = {
+        table.name: _lack(
+            table, [each for each in dates if each.csn > loaded.get(table.name, 0)], is_whole=is_full(pipeline)
+        )
+        for table in pipeline.tables
+    }
+    return {name: lack for name, lack in by_table.items() if lack is not None}
 
 
 def _lack(table: Table, dates: Sequence[DatedExtracts], *, is_whole: bool) -> Lack | None:
@@ -186,11 +196,9 @@ def _released(paths: TablePaths, reached: Watermark) -> list[DatedExtracts]:
 def _plans(paths: TablePaths) -> dict[int, list[dict[str, Any]]]:
     """Return by csn of a date the rows of its newest plan; an attempt that died left an earlier plan."""
     of_dates = f"starts_with(topic, '{dated_transactions.topic('')}') and origin is not null"
-    plans = dict[int, tuple[int, list[dict[str, Any]]]]()
-    for row in small_tables.query(
-        paths.landed_files, f"select landing, origin from t where {of_dates} order by landing"
-    ):
-        about = json.loads(row["origin"])
-        landing, extracts = plans.get(about[CSN], (0, []))
-        plans[about[CSN]] = (row["landing"], [*extracts, about] if landing == row["landing"] else [about])
-    return {csn: extracts for csn, (_, extracts) in plans.items()}
+    rows = small_tables.query(paths.landed_files, f"select landing, origin from t where {of_dates} order by landing")
+    plans = dict[int, list[dict[str, Any]]]()
+    for _, of_landing in groupby(rows, key=itemgetter("landing")):
+        extracts = [json.loads(row["origin"]) for row in of_landing]
+        plans[extracts[0][CSN]] = extracts
+    return plans
