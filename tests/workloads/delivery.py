@@ -19,7 +19,11 @@ class Delivery:
 
 
 def deliver(sent: Sequence[Sent], chance: Random, *, in_order: bool, losses: bool = False) -> Delivery:
-    """Deliver every message at least once; with in_order the metadata keeps commit order, rows come in any order."""
+    """Deliver every message at least once; with in_order the metadata keeps commit order, rows come in any order.
+
+    A message that no metadata counts (a TRUNCATE from MySQL) then arrives before the metadata of later commits: if it
+    arrived later, cuts would lack it until the next cut amends them.
+    """
     spread = chance.choice((0.0, 0.05, 0.3, 1.0))
     lost = frozenset(each.csn for each in sent if losses and each.rows and chance.random() < 0.08)
     timed: list[tuple[float, Message]] = []
@@ -29,7 +33,8 @@ def deliver(sent: Sequence[Sent], chance: Random, *, in_order: bool, losses: boo
         dropped = chance.randrange(len(each.rows)) if each.csn in lost else None
         for position, row in enumerate(each.rows):
             if position != dropped:
-                timed.append((at + chance.uniform(-spread, spread), row))
+                comes = at + chance.uniform(-spread, spread)
+                timed.append((min(comes, last) if in_order and each.metadata is None else comes, row))
         shift = chance.uniform(-spread, spread)
         last = max(last, at + shift) + 1e-9 if in_order else at + shift
         if each.metadata is not None:

@@ -303,6 +303,18 @@ def test_a_truncate_that_comes_before_the_metadata_of_earlier_transactions_is_no
     assert_right(lake, made)
 
 
+def test_a_truncate_that_comes_after_a_later_transaction_is_shown_amends_the_cuts_without_it(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/mysql", PLAIN)
+    first, gone = commit(made, 990, ("I", None, row(1, "a"))), commit(made, 1010, ("T", None, None))
+    last = commit(made, 1020, ("I", None, row(2, "b")))
+    cycle(lake, producer, messages(first), messages(last), messages(gone))
+    assert_newest(lake, made)
+    cuts = sorted(lake.rows("cuts"), key=lambda cut: cut["cut_id"])
+    amended = [{each["cut_id"]: each["csn"] for each in cut["amends"]} for cut in cuts]
+    assert [cut["valid_through"] for cut in cuts] == [990, 1020, 1020]
+    assert amended == [{}, {}, {2: 1010}]
+
+
 def test_what_txloom_counts_itself_does_not_say_where_an_end_without_rows_was_committed(tmp_path: Path) -> None:
     """A snapshot that was given up showed, because the END that takes its rows away came behind one that waits."""
     lake, made, producer = lake_of(tmp_path, "debezium/oracle", PLAIN)
