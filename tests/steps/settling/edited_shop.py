@@ -169,16 +169,21 @@ class EditedShop:
         """Return the state of each history's member."""
         return r.states(r.read(self.lake.paths))
 
-    def load(self, table: str) -> None:
-        """Load the rows that the source has of a table by now, and run one cycle."""
-        self.lake.step(load_snapshot, self.lake.session, Snapshot(self.export(table), self.csn, ahead=True))
+    def load(self, table: str, csn: int | None = None, name: str | None = None) -> None:
+        """Load the rows that the source has of a table by now, or had as of a csn, and run one cycle.
+
+        name: of the table in the lake; None: that of the table in the source.
+        """
+        snapshot = Snapshot(self.export(table, csn, name), csn or self.csn, ahead=True)
+        self.lake.step(load_snapshot, self.lake.session, snapshot)
         self.run()
 
-    def export(self, table: str) -> str:
-        """Write the rows that the source has of a table by now, and return the folder to load them from."""
-        folder = self.folder / f"load-{self.csn}" / table
+    def export(self, table: str, csn: int | None = None, name: str | None = None) -> str:
+        """Write the rows of a table for `load`, and return the folder to load them from."""
+        folder = self.folder / f"load-{csn or self.csn}" / (name or table)
         folder.mkdir(parents=True, exist_ok=True)
-        rows = [self.state[table][key] for key in sorted(self.state[table])]
+        state = self.state if csn is None else self.states[csn]
+        rows = [state[table][key] for key in sorted(state[table])]
         (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         return str(folder.parent)
 

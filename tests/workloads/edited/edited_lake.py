@@ -240,7 +240,8 @@ class Edited:
         if "backfill" in chosen and self.made.chance.random() < 0.5:
             self._backfill()
         if "load" in chosen and self.made.chance.random() < 0.5:
-            self._load(self.made.chance.choice(sorted(self.editor.view.watched)), self.lake.shown_through() or 0)
+            name = self.made.chance.choice(sorted(self.editor.view.watched))
+            self._load(name, self._draw_csn(0, self.lake.shown_through() or 0))
 
     def _note_cuts(self, left_out: frozenset[str]) -> None:
         """Note by which declaration new cuts were published."""
@@ -273,6 +274,11 @@ class Edited:
         self.lake.step(backfill, self.lake.session, "drop")
         self.drawn["operation backfill"] += 1
 
+    def _draw_csn(self, first: int, last: int) -> int:
+        """Return the csn of any commit from a csn on, or the last csn, as of which a table is loaded."""
+        committed = [each.csn for each in self.made.sent if each.number != GIVEN_UP and first <= each.csn <= last]
+        return self.made.chance.choice([last, *committed])
+
     def _load(self, name: str, csn: int) -> None:
         """Load a table as the source had it as of a csn."""
         if not csn:
@@ -301,10 +307,14 @@ class Edited:
         pairs = (
             [pair for pair in sorted(r.declared_pairs(lake.pipeline)) if not states[pair].is_complete] if states else []
         )
-        for member in sorted({member for _, member in pairs}):
+        since = dict[str, int]()
+        for pair in pairs:
+            since[pair[1]] = max(since.get(pair[1], 0), states[pair].newest.since_csn)
+        for member in sorted(since):
             name = next(name for name, seen in self.editor.view.watched.items() if seen.name == member)
-            self._load(name, cut_csn)
-            self.drawn["incomplete table is loaded"] += 1
+            csn = self._draw_csn(since[member] - 1, cut_csn)
+            self._load(name, csn)
+            self.drawn["incomplete table is loaded" + " as of an earlier csn" * (csn < cut_csn)] += 1
         if pairs:
             self.cycle()
             assert not self._left_out(), f"not complete though loaded as of {cut_csn}: {self._left_out()}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyArray
 from txloom.config import names
 from txloom.current.row_hashes import row_hashes
 from txloom.steps.backfill.released_events import OUTCOMES
@@ -35,12 +36,35 @@ TASK_BYTES = pieces.AT_ONCE_BYTES
 """Bytes of rows from which on tasks compare the pieces."""
 
 
+STAMP = ("_txloom_xid", "_txloom_csn")
+"""The columns of a history that name the transaction of a row."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """The live rows of a piece and the rebuilt ones, in files; "": there are none."""
 
     live: str
     rebuilt: str
+
+
+def stay_of(scope: Scope, target: Target) -> Callable[[pa.Table], AnyArray] | None:
+    """Return a function that returns which rows of a history are of transactions that could not be rebuilt.
+
+    Return None if all transactions were rebuilt.
+
+    Args:
+        scope: the backfill, whose transactions are rebuilt.
+        target: the history.
+    """
+    outcomes = scope.paths.table(names.shadow_table(names.TRANSACTIONS))
+    stay = arrow_tables.select(outcomes, f"select xid, csn, tables from t where {STAY}").to_pylist()
+    left = [row for row in stay if row["tables"] is None or {*row["tables"]} & {*target.members}]
+    if not left:
+        return None
+    stamps = pa.schema([OUTCOMES.field(name) for name in ("xid", "csn")])
+    staying = row_hashes(pa.Table.from_pylist(left, stamps), ("xid", "csn"))
+    return lambda rows: pc.is_in(row_hashes(rows, STAMP), value_set=staying)
 
 
 @dataclass(frozen=True)
@@ -84,19 +108,14 @@ class Comparison:
         """
         scope, target = self.scope, self.target
         where = scope.range_of(target) if target.is_history else "true"
-        stamp = ("_txloom_xid", "_txloom_csn") if target.is_history else ()
+        stamp = STAMP if target.is_history else ()
         path, schema = scope.paths.table(target.name), self._schema(columns, stamp)
         parts = arrow_tables.parts_of(path, schema, where)
         if not target.is_history:
             return parts
-        outcomes = scope.paths.table(names.shadow_table(names.TRANSACTIONS))
-        stay = arrow_tables.select(outcomes, f"select xid, csn, tables from t where {STAY}").to_pylist()
-        left = [row for row in stay if row["tables"] is None or {*row["tables"]} & {*target.members}]
-        if not left:
+        if (is_staying := stay_of(scope, target)) is None:
             return parts
-        stamps = pa.schema([OUTCOMES.field(name) for name in ("xid", "csn")])
-        kept = row_hashes(pa.Table.from_pylist(left, stamps), ("xid", "csn"))
-        return (rows.filter(pc.invert(pc.is_in(row_hashes(rows, stamp), value_set=kept))) for rows in parts)
+        return (rows.filter(pc.invert(is_staying(rows))) for rows in parts)
 
     def _rebuilt(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         path = self.scope.paths.table(names.shadow_table(self.target.name))

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from txloom.config.contents import digest_of, pipeline_content, watched_content
 from txloom.config.models.pipeline import Pipeline
@@ -99,7 +100,7 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     settled = [
         record
         for pair, need in needs.items()
-        if (record := settled_by(pipeline, states[pair], need, made[pair].missing)) is not None
+        if (record := settled_by(pipeline, states[pair], need, made[pair].missing, datetime.now(UTC))) is not None
     ]
     entered += _numbered(settled, entered)
     completed = completed_by_rows(full, paths, r.states(entered), declared, seen)
@@ -180,7 +181,7 @@ def _from_messages(scope: Scope, needs: Sequence[Need]) -> dict[Pair, Made]:
         need.pair: Made(
             rows[need.pair[0]],
             transactions=transactions,
-            renamed=need.renamed,
+            renamed={} if need.replaces else need.renamed,
             missing=remake.missing_of(scope, need, targets[need.pair[0]], outcomes),
         )
         for need in needs

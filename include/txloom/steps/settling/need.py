@@ -8,6 +8,7 @@ from txloom.config.contents import Content
 from txloom.quality import findings as f
 from txloom.steps.declarations.declare import by_source
 from txloom.storage.declarations import history_rewriting
+from txloom.storage.declarations.history_rewriting import Renamed
 from txloom.storage.declarations.records import INCOMPLETE, LOST, ROWS_OF_BEFORE, Pair, State, differs
 from txloom.storage.declarations.undeclared_columns import Adopted
 from txloom.storage.delta import small_tables
@@ -30,6 +31,8 @@ class Need:
         renamed: by column, its name in rows of earlier releases.
         field: of a document's member, the field that held its changes; None: it has the same name.
         replaces: whether rows of another source or key lie there, which have to go.
+        kept: of `replaces`, the newest release of which rows stay if their transactions cannot be made again, because
+            they have the same source; None: no such row stays.
         recomputes: whether tables that are computed from the history have to be computed again in any case.
     """
 
@@ -42,6 +45,7 @@ class Need:
     renamed: Mapping[str, str] = field(default_factory=dict)
     field: str | None = None
     replaces: bool = False
+    kept: int | None = None
     recomputes: bool = False
 
     @property
@@ -95,18 +99,47 @@ def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border:
     if state.newest.reason == LOST:
         return Need(pair, until, border, everything=True, recomputes=True)
     gap = state.follows if has_released(paths, f"release > {state.follows} and {earlier(until, border)}") else None
-    if differs(state.settled, state.newest) or (state.differed and gap is not None):
-        return Need(pair, until, border, everything=True, replaces=True, recomputes=True)
     named = history_rewriting.renamed_to(paths, state) or before
     values, renamed = _compare_columns(paths, state, named, {each.source: each.column for each in adopted})
+    field_before = named.get("field") if named.get("field") != content.get("field") else None
+    # The run that replaced the rows died before it settled the member, and the edit was taken back.
+    is_replaced = differs(replace(state.newest, declaration=named), state.newest)
+    if differs(state.settled, state.newest) or is_replaced or (state.differed and gap is not None):
+        is_same = before["source"] == named["source"] == content["source"]
+        need = Need(pair, until, border, everything=True, replaces=True, recomputes=True)
+        return replace(need, renamed=renamed, field=field_before, kept=state.follows) if is_same else need
     values |= values_before(paths, state, adopted)
     removed = {name for name in before["columns"] if name not in content["columns"]}
-    field_before = named.get("field") if named.get("field") != content.get("field") else None
     need = Need(pair, until, border, False, gap, values, renamed, field_before)
     is_again = state.settled.status == INCOMPLETE or state.newest.reason == ROWS_OF_BEFORE
     is_back = any(source in state.sources for source in by_source(content).keys() - by_source(before).keys())
     is_other = bool(removed) or is_back or is_again or named != before or not need.is_nothing
     return replace(need, recomputes=is_other, everything=is_again)
+
+
+def renaming_of(states: Mapping[Pair, State], needs: Iterable[Need]) -> Renamed:
+    """Return the new names of rows that are there, which needs of one history have.
+
+    Args:
+        states: of each history's member.
+        needs: of members of the history, with one newest release.
+    """
+    renamed = Renamed(0)
+    for need in needs:
+        declared = states[need.pair].newest.declaration
+        field = declared.get("field")
+        if field is None:
+            return Renamed(need.until, columns=need.renamed)
+        keys = {}
+        if declared["root"] == need.pair[1]:
+            keys = {new: old for new, old in need.renamed.items() if new in declared["key"]}
+        renamed = Renamed(
+            need.until,
+            keys={**renamed.keys, **keys},
+            fields={**renamed.fields, **({field: need.field} if need.field else {})},
+            of_fields={**renamed.of_fields, **({field: need.renamed} if need.renamed else {})},
+        )
+    return renamed
 
 
 def values_before(paths: TablePaths, state: State, adopted: Iterable[Adopted]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from txloom.config import names
@@ -15,10 +16,12 @@ from txloom.steps.backfill.scope import HIGHEST, SHORT, Scope, Target, only
 from txloom.steps.backfill.table_comparison import STAY, Comparison
 from txloom.steps.settling import copying
 from txloom.steps.settling.need import Need
+from txloom.steps.settling.replacing import replace_rows
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.declarations import history_rewriting
-from txloom.storage.declarations.records import Pair, Record
+from txloom.storage.declarations.records import WAITING, Pair, Record
+from txloom.storage.declarations.records import states as states_of
 from txloom.storage.declarations.redeclared import declared_over
 from txloom.storage.declarations.undecided import Undecided
 from txloom.storage.delta import arrow_tables, small_tables
@@ -71,7 +74,7 @@ class Missing:
 
 
 def remake(
-    step: Step, pipeline: Pipeline, known: Sequence[Record], needs: Sequence[Need], release: int
+    step: Step, pipeline: Pipeline, known: Sequence[Record], needs: Sequence[Need], release: int, now: datetime
 ) -> dict[Pair, Missing]:
     """Make rows of histories again, and return what is missing by history and member.
 
@@ -81,6 +84,7 @@ def remake(
         known: the records, in order.
         needs: what is needed, of each history's member.
         release: the newest release.
+        now: until when patience counts.
     """
     made: dict[Pair, Missing] = {}
     for need in needs:
@@ -94,14 +98,19 @@ def remake(
     shadow_tables.note_edit(step.paths, step.run_id, "rebuilding", tables)
     rebuild_histories(step.session, scope)
     outcomes = _outcomes(scope)
-    by_history: dict[str, list[Need]] = {}
+    states, by_history = states_of(known), dict[str, list[Need]]()
     for need in left:
         by_history.setdefault(need.pair[0], []).append(need)
     for target in scope.histories:
         if of_history := by_history.get(target.name):
             missing = {need.pair: missing_of(scope, need, target, outcomes) for need in of_history}
             made |= missing
-            _write(step, scope, target, of_history, whole=not any(each.transactions for each in missing.values()))
+            if not (replaced := [need for need in of_history if need.replaces]):
+                _write(step, scope, target)
+                continue
+            newest = {need.pair: states[need.pair].newest for need in replaced}
+            if not all(is_waited_for(pipeline, newest[pair], missing[pair], now) for pair in newest):
+                replace_rows(scope, target, states, replaced)
     shadow_tables.drop(step.paths, [names.TRANSACTIONS, *(target.name for target in scope.histories)])
     shadow_tables.note_edit(step.paths, step.run_id, "dropped", tables)
     return made
@@ -150,6 +159,22 @@ def undeclared(pipeline: Pipeline, paths: TablePaths, seen: BufferState, pairs: 
         for pair in chosen
         if (lack := lacked.get(pair[1])) is not None
     }
+
+
+def is_waited_for(pipeline: Pipeline, newest: Record, missing: Missing, now: datetime) -> bool:
+    """Return whether the messages that a history's member lacks may still come, and patience has not passed.
+
+    Patience counts from the last message that came: from then on, a cycle finds the same transactions missing.
+
+    Args:
+        pipeline: the declaration.
+        newest: the newest record of the member.
+        missing: what could not be made again.
+        now: until when patience counts.
+    """
+    if newest.status != WAITING or newest.missing != str(missing) or newest.at is None:
+        return missing.may_come
+    return missing.may_come and now - newest.at < pipeline.completeness.patience
 
 
 def _outcomes(scope: Scope) -> list[dict[str, Any]]:
@@ -202,17 +227,9 @@ def _removed(scope: Scope, need: Need) -> Missing:
     return Missing(len({row["transaction_id"] for row in rows}), min(csns), max(csns))
 
 
-def _write(step: Step, scope: Scope, target: Target, needs: Sequence[Need], *, whole: bool) -> None:
-    """Bring the rows that were made again into a history, in one commit.
-
-    whole: whether no transaction is missing. Rows of another source or key are replaced only then.
-    """
+def _write(step: Step, scope: Scope, target: Target) -> None:
+    """Bring the rows that were made again into a history, in one commit."""
     path, shadow = scope.paths.table(target.name), scope.paths.table(names.shadow_table(target.name))
-    if any(need.replaces for need in needs):
-        if whole:
-            schema = arrow_tables.plain_schema(small_tables.schema_of(path))
-            history_rewriting.replace(path, schema, arrow_tables.parts_of(shadow, target.schema))
-        return
     key = [name for name in target.key if name in target.schema.names]
     if history_rewriting.fill_empty(path, key, arrow_tables.parts_of(shadow, target.schema)):
         return

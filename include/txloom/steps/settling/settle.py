@@ -16,13 +16,12 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.declarations.declare import by_source
 from txloom.steps.settling import remake
-from txloom.steps.settling.need import Need, need_of, values_before
+from txloom.steps.settling.need import Need, need_of, renaming_of, values_before
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.checks import findings
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations import records as r
-from txloom.storage.declarations.history_rewriting import Renamed
 from txloom.storage.declarations.incomplete import current_tables_of, feeding
 from txloom.storage.declarations.loaded import completed_by
 from txloom.storage.declarations.records import Pair, Record, State
@@ -53,13 +52,14 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
     open_pairs = r.unsettled(states, declared)
     needs = needs_of(paths, states, open_pairs)
     _rename(paths, states, needs.values())
-    made = remake.remake(step, pipeline, known, [need for need in needs.values() if need.rereads], seen.release)
+    now = datetime.now(UTC)
+    made = remake.remake(step, pipeline, known, [need for need in needs.values() if need.rereads], seen.release, now)
     for pair, missing in remake.undeclared(pipeline, paths, seen, needs).items():
         made[pair] = made.get(pair, remake.Missing()) | missing
     settled = [
         record
         for pair, need in needs.items()
-        if (record := settled_by(step.pipeline, states[pair], need, made.get(pair, remake.Missing()))) is not None
+        if (record := settled_by(step.pipeline, states[pair], need, made.get(pair, remake.Missing()), now)) is not None
     ]
     findings.record(paths, nulls_of(states, needs, made), step.run_id, step.pipeline.source.format)
     states = _enter(step, settled, states)
@@ -124,28 +124,14 @@ def _rename(paths: TablePaths, states: Mapping[Pair, State], needs: Collection[N
     """Give values of earlier releases the new names of their columns, one history after the other."""
     by_write: dict[tuple[str, int], list[Need]] = {}
     for need in needs:
-        if need.renamed or need.field:
+        if (need.renamed or need.field) and not need.replaces:
             by_write.setdefault((need.pair[0], need.until), []).append(need)
-    for (history, until), of_history in by_write.items():
-        fields: dict[str, str] = {}
-        of_fields: dict[str, Mapping[str, str]] = {}
-        columns: Mapping[str, str] = {}
-        keys: Mapping[str, str] = {}
-        for need in of_history:
-            declared = states[need.pair].newest.declaration
-            field = declared.get("field")
-            if field is None:
-                columns = need.renamed
-                continue
-            if declared["root"] == need.pair[1]:
-                keys = {new: old for new, old in need.renamed.items() if new in declared["key"]}
-            fields |= {field: need.field} if need.field else {}
-            of_fields |= {field: need.renamed} if need.renamed else {}
+    for (history, _), of_history in by_write.items():
         numbers = history_rewriting.numbers_of(states[need.pair] for need in of_history)
-        history_rewriting.rename(paths.table(history), Renamed(until, columns, keys, fields, of_fields), numbers)
+        history_rewriting.rename(paths.table(history), renaming_of(states, of_history), numbers)
 
 
-def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Missing) -> Record | None:
+def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Missing, now: datetime) -> Record | None:
     """Return the record that settles a history's member; None while it waits and nothing is new.
 
     Args:
@@ -153,6 +139,7 @@ def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Mis
         state: the state of the member.
         need: what it needs.
         missing: what could not be made of that.
+        now: until when patience counts.
     """
     newest = state.newest
     basis = None if need.recomputes else state.basis
@@ -170,7 +157,7 @@ def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Mis
         since = state.settled.since_csn if state.settled is not None and not need.everything else 0
         return replace(newest, status=r.COMPLETE, since_csn=since, reason=reason, missing=None, basis=basis)
     lacking = replace(newest, since_csn=missing.last_csn + 1, reason=r.ONLY_SINCE, missing=str(missing), basis=basis)
-    if missing.may_come and not _is_overdue(pipeline, newest, str(missing)):
+    if remake.is_waited_for(pipeline, newest, missing, now):
         same = newest.status == r.WAITING and newest.missing == str(missing)
         return None if same else replace(lacking, status=r.WAITING)
     return replace(lacking, status=r.INCOMPLETE)
@@ -196,13 +183,6 @@ def _keep_held(state: State, need: Need) -> dict[str, str]:
     declaration = state.newest.declaration
     columns, sources = declaration["columns"], by_source(declaration)
     return {name: source for name, source in state.held.items() if name not in columns and source not in sources}
-
-
-def _is_overdue(pipeline: Pipeline, newest: Record, missing: str) -> bool:
-    """Return whether messages have been waited for longer than patience, and none came since."""
-    if newest.status != r.WAITING or newest.missing != missing or newest.at is None:
-        return False
-    return datetime.now(UTC) - newest.at >= pipeline.completeness.patience
 
 
 def completed_by_rows(

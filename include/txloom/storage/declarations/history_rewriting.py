@@ -56,14 +56,14 @@ def rename(path: str, renamed: Renamed, numbers: Mapping[str, int]) -> None:
         numbers: by write id, the number that the commit records (`numbers_of`).
     """
     schema = arrow_tables.plain_schema(arrow_tables.schema_of(opened(path)))
-    replace(path, schema, (_with_names(rows, renamed) for rows in _rows(path)), numbers)
+    replace(path, schema, (with_names(rows, renamed) for rows in rows_of(path)), numbers)
 
 
 def renamed_to(paths: TablePaths, state: State) -> Content | None:
     """Return the declaration whose names the rows of the settled record have now.
 
-    The rows of a member that waits for messages, or whose run died, may be renamed before the member is settled. None:
-    the rows have the names of the settled record.
+    The rows of a member that waits for messages, or whose run died, may be renamed or replaced before the member is
+    settled. None: the rows have the names of the settled record.
     """
     path = paths.table(state.newest.table)
     if state.settled is None or not exists(path):
@@ -73,7 +73,7 @@ def renamed_to(paths: TablePaths, state: State) -> Content | None:
 
 
 def numbers_of(states: Iterable[State]) -> dict[str, int]:
-    """Return what a renaming records in a history: by write id, the number of the newest record of a member."""
+    """Return what a rewriting records in a history: by write id, the number of the newest record of a member."""
     return {_write_id(state.newest.pair[1]): state.newest.number for state in states}
 
 
@@ -120,11 +120,12 @@ def fill_empty(path: str, key: Sequence[str], parts: Iterable[pa.Table]) -> bool
     return True
 
 
-def _rows(path: str, where: str = "true") -> Iterator[pa.Table]:
-    return arrow_tables.batches({"t": opened(path)}, f"select * from t where {where}")
+def rows_of(path: str) -> Iterator[pa.Table]:
+    """Return all rows of a history part by part."""
+    return arrow_tables.batches({"t": opened(path)}, "select * from t")
 
 
-def _with_names(rows: pa.Table, renamed: Renamed) -> pa.Table:
+def with_names(rows: pa.Table, renamed: Renamed) -> pa.Table:
     """Return rows of a history with new names in those of earlier releases."""
     release: AnyArray = rows.column("_txloom_release").combine_chunks()
     earlier = pc.less_equal(release, pa.scalar(renamed.until))

@@ -1,0 +1,137 @@
+"""Random edits of the source, the key and the column names of a table, with removed messages and loaded snapshots."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drawn import examples
+from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop, Row
+from txloom import read
+from txloom.errors import BeforeHistory, TablesFailed
+from txloom.steps.merge.merge_current import merge_current
+from workloads.edited.edited_lake import dying_before
+from workloads.small_lake import Died
+
+EXCHANGED = {"id": "{type: long, source: o_id}", "o_id": "{type: long, source: id}", "q": "long"}
+NUMBERS = (1, 2, 3)
+
+
+@dataclass
+class Edited:
+    """A shop of which the table `lines` gets other sources, keys and names of columns.
+
+    forgotten: the csn up to which messages are gone.
+    """
+
+    shop: EditedShop
+    source: str = "lines"
+    exchanged: bool = False
+    forgotten: int = 0
+    seen: set[str] = field(default_factory=set)
+
+    def declare(self, source: str, key: str, exchanged: bool, documents: bool) -> None:
+        self.source, self.exchanged = source, exchanged
+        self.shop.declare(
+            {"orders": ORDERS, "lines": EXCHANGED if exchanged else LINES},
+            ["{table: orders}", "{table: lines}"],
+            [DOCUMENTS] if documents else [],
+            {"lines": f"APP.{source.upper()}"},
+            {"lines": key},
+        )
+
+    def commit(self, table: str, number: int, value: int, deleted: bool) -> None:
+        """Commit a change of one row, and of the order that it is of."""
+        row, known = {"id": 10 * number, "o_id": number, "q": value}, self.shop.state[table]
+        if deleted and row["id"] in known:
+            self.shop.commit(("D", table, row["id"]))
+        else:
+            order = ("U" if number in self.shop.state["orders"] else "I", "orders", {"id": number, "total": value})
+            self.shop.commit(("U" if row["id"] in known else "I", table, row), order)
+
+    def forget(self, share: float) -> None:
+        csns = sorted(self.shop.states)
+        self.forgotten = max(self.forgotten, csns[int(share * (len(csns) - 1))])
+        self.shop.lake.forget(f"kind = 'row' and csn <= {self.forgotten}")
+
+    def die(self, commits: int) -> None:
+        """Let a merge die before it commits once more."""
+        lake = self.shop.lake
+        lake.land()
+        lake.buffer()
+        with dying_before(commits), suppress(Died, TablesFailed):
+            lake.step(merge_current, lake.session)
+
+    def load(self, share: float) -> None:
+        """Load lines as of a commit from the last missing one on."""
+        newest = self.shop.states_of()["lines_changes", "lines"].newest
+        csns = [csn for csn in sorted(self.shop.states) if csn >= newest.since_csn - 1]
+        if csns and newest.status == "incomplete":
+            self.shop.load(self.source, csns[int(share * (len(csns) - 1))], "lines")
+
+    def expected(self, csn: int) -> list[Row]:
+        rows = self.shop.source(self.source, csn)
+        if self.exchanged:
+            rows = [row | {"id": row["o_id"], "o_id": row["id"]} for row in rows]
+        return sorted(rows, key=lambda row: row["id"])
+
+    def judge(self) -> None:
+        """The newest cut shows lines as the source had them, or leaves them out because messages are gone."""
+        shown = self.shop.shown("lines")
+        if shown is None:
+            assert self.forgotten
+            return
+        assert shown == self.expected(self.shop.cut["valid_through"])
+        for csn in self.shop.states:
+            with suppress(BeforeHistory):
+                rows = read.as_of(self.shop.lake.pipeline, "lines", csn=csn, warehouse=self.shop.lake.warehouse)
+                assert plain(rows.to_pylist()) == self.expected(csn), csn
+
+
+def plain(rows: list[dict[str, Any]]) -> list[Row]:
+    named = [{name: row[name] for name in LINES} for row in rows]
+    return sorted(named, key=lambda row: row["id"])
+
+
+KEYS = ("[id, o_id]", "[o_id, id]")
+SOURCES = st.sampled_from(("lines", "other"))
+SHARES = st.floats(0, 1)
+STEPS = st.one_of(
+    st.tuples(st.just("declare"), SOURCES, st.sampled_from(KEYS), st.booleans(), st.booleans()),
+    st.tuples(st.just("commit"), SOURCES, st.sampled_from(NUMBERS), st.integers(0, 99), st.booleans()),
+    st.tuples(st.just("forget"), SHARES),
+    st.tuples(st.just("die"), st.integers(0, 9)),
+    st.tuples(st.just("load"), SHARES),
+    st.tuples(st.just("run")),
+)
+
+
+@given(st.lists(STEPS, min_size=4, max_size=14))
+@settings(max_examples=examples(6), deadline=None)
+def test_lines_are_those_of_the_declared_source_or_left_out(drawn: list[tuple[Any, ...]]) -> None:
+    with TemporaryDirectory() as folder:
+        shop = EditedShop(Path(folder))
+        shop.state["other"] = {}
+        edited = Edited(shop)
+        edited.declare("lines", KEYS[0], exchanged=False, documents=False)
+        for number in NUMBERS:
+            edited.commit("lines", number, number, deleted=False)
+            edited.commit("other", number, 100 * number, deleted=False)
+        shop.run()
+        for name, *values in drawn:
+            if name == "run":
+                shop.run()
+                edited.judge()
+            else:
+                getattr(edited, name)(*values)
+        for _ in range(2):
+            shop.run()
+        edited.judge()
+        edited.load(0)
+        shop.run()
+        assert shop.shown("lines") is not None
+        edited.judge()

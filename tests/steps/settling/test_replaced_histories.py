@@ -1,0 +1,134 @@
+"""Histories whose table gets another source or key while some of its messages are gone."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import pytest
+
+from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop, Row
+from steps.settling.test_settle import OF_LINES, OF_ORDERS, as_of, shop
+from txloom.errors import TablesFailed
+from txloom.steps.merge.merge_current import merge_current
+from txloom.storage.declarations import records as r
+from workloads.edited.edited_lake import dying_before
+from workloads.play import impatient
+from workloads.small_lake import Died
+
+__all__ = ["shop"]
+KEY = {"lines": "[id, o_id]"}
+EXCHANGED = {"id": "{type: long, source: o_id}", "o_id": "{type: long, source: id}", "q": "long"}
+OTHER = {"lines": "APP.OTHER"}
+
+
+def fill(shop: EditedShop) -> None:
+    """Commit five transactions, one for each csn from 110 to 150; the last one changes a line."""
+    shop.state["other"] = {}
+    for number in (1, 2, 3, 4):
+        line = {"id": 10 * number, "o_id": number, "q": number}
+        other = {"id": number, "o_id": number, "q": 100 * number}
+        shop.commit(("I", "orders", {"id": number, "total": number}), ("I", "lines", line), ("I", "other", other))
+    shop.commit(("U", "lines", {"id": 10, "q": 77}))
+    shop.run()
+
+
+def forget_first(shop: EditedShop) -> None:
+    """Remove the messages of the first two transactions."""
+    shop.lake.forget("kind = 'row' and csn <= 120")
+
+
+def edit(shop: EditedShop, to: str, mirrors: tuple[str, ...] = (OF_LINES,), documents: tuple[str, ...] = ()) -> None:
+    """Declare orders and lines; to: how lines are declared."""
+    columns: Mapping[str, str] = EXCHANGED if to == "names and key" else LINES
+    keys = {"lines": "[o_id, id]"} if to == "key" else KEY
+    shop.declare(
+        {"orders": ORDERS, "lines": columns}, mirrors, documents, OTHER if to == "another source" else None, keys
+    )
+
+
+def expected(shop: EditedShop, to: str, csn: int | None = None) -> list[Row]:
+    """Return the lines of the source as of what is shown, or as of a csn, under their declared names."""
+    rows = shop.source("lines", csn)
+    if to == "names and key":
+        rows = [row | {"id": row["o_id"], "o_id": row["id"]} for row in rows]
+    return sorted(rows, key=lambda row: row["id"])
+
+
+@pytest.mark.parametrize("csn", [120, 130, 150])
+@pytest.mark.parametrize(
+    ("before", "after"), [("another source", "its source"), ("its source", "key"), ("its source", "names and key")]
+)
+def test_a_snapshot_completes_a_table_whose_later_rows_are_made_again(
+    shop: EditedShop, before: str, after: str, csn: int
+) -> None:
+    edit(shop, before)
+    fill(shop)
+    forget_first(shop)
+    edit(shop, after)
+    shop.run()
+    assert shop.shown("lines") is None
+    shop.load("lines", csn)
+    shop.run()
+    assert shop.shown("lines") == expected(shop, after)
+    assert as_of(shop, "lines", 150) == expected(shop, after, 150)
+
+
+def test_a_history_keeps_rows_of_its_source_whose_messages_are_gone_under_their_new_names(shop: EditedShop) -> None:
+    edit(shop, "its source")
+    fill(shop)
+    forget_first(shop)
+    edit(shop, "names and key")
+    shop.run()
+    rows = sorted((row["_txloom_csn"], row["id"], row["o_id"]) for row in shop.lake.rows("lines_changes"))
+    assert rows == [(110, 1, 10), (120, 2, 20), (130, 3, 30), (140, 4, 40), (150, 1, 10)]
+
+
+def test_documents_keep_changes_of_their_other_tables(shop: EditedShop) -> None:
+    edit(shop, "another source", (), (DOCUMENTS,))
+    fill(shop)
+    forget_first(shop)
+    edit(shop, "its source", (OF_ORDERS,), (DOCUMENTS,))
+    shop.run()
+    assert shop.shown("doc_current") is None
+    assert shop.shown("orders") == shop.source("orders")
+    shop.load("lines", 130)
+    shop.run()
+    assert shop.shown("doc_current") == shop.documents()
+
+
+@pytest.mark.parametrize("commits", range(3, 8))
+def test_a_source_that_is_taken_back_after_a_merge_died_is_shown(shop: EditedShop, commits: int) -> None:
+    edit(shop, "its source")
+    fill(shop)
+    edit(shop, "another source")
+    shop.lake.land()
+    shop.lake.buffer()
+    with dying_before(commits) as deaths, suppress(Died, TablesFailed):
+        shop.lake.step(merge_current, shop.lake.session)
+    assert deaths
+    edit(shop, "its source")
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_rows_are_replaced_when_no_message_is_waited_for_any_longer(shop: EditedShop, *, comes: bool) -> None:
+    edit(shop, "its source")
+    fill(shop)
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    new = ("I", "orders", {"id": 7, "total": 7}), ("I", "lines", {"id": 70, "o_id": 7, "q": 8})
+    held = shop.commit(*new, late=["lines"])
+    shop.commit(("U", "lines", {"id": 20, "q": 99}))
+    shop.run()
+    edit(shop, "names and key")
+    shop.run()
+    assert shop.states_of()["lines_changes", "lines"].newest.status == r.WAITING
+    assert {row["id"] for row in shop.lake.rows("lines_changes")} == {10, 20, 30, 40}
+    if comes:
+        shop.send("lines", *held["lines"])
+        shop.run()
+    else:
+        shop.lake.pipeline = impatient(shop.lake.pipeline)
+        shop.run()
+        shop.load("lines", 160)
+        shop.run()
+    assert shop.shown("lines") == expected(shop, "names and key")
