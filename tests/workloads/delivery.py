@@ -21,8 +21,8 @@ class Delivery:
 def deliver(sent: Sequence[Sent], chance: Random, *, in_order: bool, losses: bool = False) -> Delivery:
     """Deliver every message at least once; with in_order the metadata keeps commit order, rows come in any order.
 
-    A message that no metadata counts (a TRUNCATE from MySQL) then arrives before the metadata of later commits: if it
-    arrived later, cuts would lack it until the next cut amends them.
+    With in_order, a message that no metadata counts (a TRUNCATE from MySQL) arrives before the metadata of later
+    commits. If such a message arrived later, cuts would lack the message until the next cut amends these cuts.
     """
     spread = chance.choice((0.0, 0.05, 0.3, 1.0))
     lost = frozenset(each.csn for each in sent if losses and each.rows and chance.random() < 0.08)

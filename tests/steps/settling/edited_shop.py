@@ -170,16 +170,16 @@ class EditedShop:
         return r.states(r.read(self.lake.paths))
 
     def load(self, table: str, csn: int | None = None, name: str | None = None) -> None:
-        """Load the rows that the source has of a table by now, or had as of a csn, and run one cycle.
+        """Load the current rows of a source table, or the table's rows as of a csn, and run one cycle.
 
-        name: of the table in the lake; None: that of the table in the source.
+        name: the name of the table in the lake; None: the table has the same name as in the source.
         """
         snapshot = Snapshot(self.export(table, csn, name), csn or self.csn, ahead=True)
         self.lake.step(load_snapshot, self.lake.session, snapshot)
         self.run()
 
     def export(self, table: str, csn: int | None = None, name: str | None = None) -> str:
-        """Write the rows of a table for `load`, and return the folder to load them from."""
+        """Write the rows of a table for `load`, and return the folder to load the rows from."""
         folder = self.folder / f"load-{csn or self.csn}" / (name or table)
         folder.mkdir(parents=True, exist_ok=True)
         state = self.state if csn is None else self.states[csn]

@@ -1,4 +1,4 @@
-"""Random edits of the source, the key and the column names of a table, with removed messages and loaded snapshots."""
+"""Test random edits of a table's source, key and column names, with removed messages and loaded snapshots."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ NUMBERS = (1, 2, 3)
 
 @dataclass
 class Edited:
-    """A shop of which the table `lines` gets other sources, keys and names of columns.
+    """A shop whose table `lines` gets other sources, keys and column names.
 
     forgotten: the csn up to which messages are gone.
     """
@@ -45,7 +45,7 @@ class Edited:
         )
 
     def commit(self, table: str, number: int, value: int, deleted: bool) -> None:
-        """Commit a change of one row, and of the order that it is of."""
+        """Commit a delete of one row, or an insert or update of one row together with its order."""
         row, known = {"id": 10 * number, "o_id": number, "q": value}, self.shop.state[table]
         if deleted and row["id"] in known:
             self.shop.commit(("D", table, row["id"]))
@@ -59,7 +59,7 @@ class Edited:
         self.shop.lake.forget(f"kind = 'row' and csn <= {self.forgotten}")
 
     def die(self, commits: int) -> None:
-        """Let a merge die before it commits once more."""
+        """Let a merge die before its next commit after it has made so many commits."""
         lake = self.shop.lake
         lake.land()
         lake.buffer()
@@ -67,7 +67,7 @@ class Edited:
             lake.step(merge_current, lake.session)
 
     def load(self, share: float) -> None:
-        """Load lines as of a commit from the last missing one on."""
+        """Load lines as of the last missing commit or a later commit, if their history is incomplete."""
         newest = self.shop.states_of()["lines_changes", "lines"].newest
         csns = [csn for csn in sorted(self.shop.states) if csn >= newest.since_csn - 1]
         if csns and newest.status == "incomplete":
@@ -80,7 +80,7 @@ class Edited:
         return sorted(rows, key=lambda row: row["id"])
 
     def judge(self) -> None:
-        """The newest cut shows lines as the source had them, or leaves them out because messages are gone."""
+        """Check that the newest cut shows lines as in the source, or leaves lines out because messages are gone."""
         shown = self.shop.shown("lines")
         if shown is None:
             assert self.forgotten

@@ -1,4 +1,4 @@
-"""Histories whose table gets another source or key while some of its messages are gone."""
+"""Test histories of tables that get another source or key after some of their messages are gone."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,7 +21,7 @@ OTHER = {"lines": "APP.OTHER"}
 
 
 def fill(shop: EditedShop) -> None:
-    """Commit five transactions, one for each csn from 110 to 150; the last one changes a line."""
+    """Commit five transactions, with the csns 110, 120, 130, 140 and 150; the last transaction changes a line."""
     shop.state["other"] = {}
     for number in (1, 2, 3, 4):
         line = {"id": 10 * number, "o_id": number, "q": number}
@@ -37,7 +37,7 @@ def forget_first(shop: EditedShop) -> None:
 
 
 def edit(shop: EditedShop, to: str, mirrors: tuple[str, ...] = (OF_LINES,), documents: tuple[str, ...] = ()) -> None:
-    """Declare orders and lines; to: how lines are declared."""
+    """Declare orders and lines; `to` says how lines are declared."""
     columns: Mapping[str, str] = EXCHANGED if to == "names and key" else LINES
     keys = {"lines": "[o_id, id]"} if to == "key" else KEY
     shop.declare(
@@ -46,7 +46,7 @@ def edit(shop: EditedShop, to: str, mirrors: tuple[str, ...] = (OF_LINES,), docu
 
 
 def expected(shop: EditedShop, to: str, csn: int | None = None) -> list[Row]:
-    """Return the lines of the source as of what is shown, or as of a csn, under their declared names."""
+    """Return the lines of the source as of the newest cut, or as of a csn, under the declared column names."""
     rows = shop.source("lines", csn)
     if to == "names and key":
         rows = [row | {"id": row["o_id"], "o_id": row["id"]} for row in rows]

@@ -275,7 +275,7 @@ class Edited:
         self.drawn["operation backfill"] += 1
 
     def _draw_csn(self, first: int, last: int) -> int:
-        """Return the csn of any commit from a csn on, or the last csn, as of which a table is loaded."""
+        """Draw the csn as of which a table is loaded: that of a commit from `first` to `last`, or `last` itself."""
         committed = [each.csn for each in self.made.sent if each.number != GIVEN_UP and first <= each.csn <= last]
         return self.made.chance.choice([last, *committed])
 
@@ -299,7 +299,7 @@ class Edited:
         self.cycle()
 
     def load_incomplete(self) -> None:
-        """Load every table that is not complete as of what is shown; then it is complete."""
+        """Load each incomplete table as of its last missing csn or a later one, and check that it is complete then."""
         lake = self.lake
         # The last transactions of the source may have no watched row, so that nothing shows how far it is.
         cut_csn = valid_through(lake.paths, seen) if (seen := buffer_state(lake.paths)) is not None else 0

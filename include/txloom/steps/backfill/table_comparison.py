@@ -37,7 +37,7 @@ TASK_BYTES = pieces.AT_ONCE_BYTES
 
 
 STAMP = ("_txloom_xid", "_txloom_csn")
-"""The columns of a history that name the transaction of a row."""
+"""The columns of a history that identify the transaction of a row."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Piece:
 
 
 def stay_of(scope: Scope, target: Target) -> Callable[[pa.Table], AnyArray] | None:
-    """Return a function that returns which rows of a history are of transactions that could not be rebuilt.
+    """Return a function that takes rows of a history and returns a mask: true if a row's transaction was not rebuilt.
 
-    Return None if all transactions were rebuilt.
+    Return None if all transactions of the history were rebuilt.
 
     Args:
-        scope: the backfill, whose transactions are rebuilt.
+        scope: the backfill that rebuilds the transactions.
         target: the history.
     """
     outcomes = scope.paths.table(names.shadow_table(names.TRANSACTIONS))

@@ -31,8 +31,8 @@ class Need:
         renamed: by column, its name in rows of earlier releases.
         field: of a document's member, the field that held its changes; None: it has the same name.
         replaces: whether rows of another source or key lie there, which have to go.
-        kept: of `replaces`, the newest release of which rows stay if their transactions cannot be made again, because
-            they have the same source; None: no such row stays.
+        kept: with `replaces`, the newest release whose rows stay if their transactions cannot be made again, because
+            these rows have the same source; None: no such row stays.
         recomputes: whether tables that are computed from the history have to be computed again in any case.
     """
 
@@ -102,7 +102,7 @@ def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border:
     named = history_rewriting.renamed_to(paths, state) or before
     values, renamed = _compare_columns(paths, state, named, {each.source: each.column for each in adopted})
     field_before = named.get("field") if named.get("field") != content.get("field") else None
-    # The run that replaced the rows died before it settled the member, and the edit was taken back.
+    # True if a run replaced the rows but died before it settled the member, and the edit was then reverted.
     is_replaced = differs(replace(state.newest, declaration=named), state.newest)
     if differs(state.settled, state.newest) or is_replaced or (state.differed and gap is not None):
         is_same = before["source"] == named["source"] == content["source"]
@@ -118,11 +118,11 @@ def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border:
 
 
 def renaming_of(states: Mapping[Pair, State], needs: Iterable[Need]) -> Renamed:
-    """Return the new names of rows that are there, which needs of one history have.
+    """Return the new names that the needs of one history give to existing rows.
 
     Args:
-        states: of each history's member.
-        needs: of members of the history, with one newest release.
+        states: the state of each history's member.
+        needs: the needs of members of the history, all with the same newest release.
     """
     renamed = Renamed(0)
     for need in needs:

@@ -84,7 +84,7 @@ def remake(
         known: the records, in order.
         needs: what is needed, of each history's member.
         release: the newest release.
-        now: until when patience counts.
+        now: the time at which `patience` is checked.
     """
     made: dict[Pair, Missing] = {}
     for need in needs:
@@ -162,15 +162,15 @@ def undeclared(pipeline: Pipeline, paths: TablePaths, seen: BufferState, pairs: 
 
 
 def is_waited_for(pipeline: Pipeline, newest: Record, missing: Missing, now: datetime) -> bool:
-    """Return whether the messages that a history's member lacks may still come, and patience has not passed.
+    """Return whether the messages that a history's member lacks may still arrive, and `patience` has not elapsed.
 
-    Patience counts from the last message that came: from then on, a cycle finds the same transactions missing.
+    `patience` counts from the last message that arrived: from then on, each cycle finds the same transactions missing.
 
     Args:
         pipeline: the declaration.
         newest: the newest record of the member.
         missing: what could not be made again.
-        now: until when patience counts.
+        now: the time at which `patience` is checked.
     """
     if newest.status != WAITING or newest.missing != str(missing) or newest.at is None:
         return missing.may_come

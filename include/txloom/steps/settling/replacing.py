@@ -1,4 +1,4 @@
-"""Replace the rows of a history after its tables got another source or another key."""
+"""Replace the rows of a history after one of its tables gets another source or key."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -17,16 +17,16 @@ from txloom.storage.delta import arrow_tables, small_tables
 
 
 def replace_rows(scope: Scope, target: Target, states: Mapping[Pair, State], needs: Sequence[Need]) -> None:
-    """Replace all rows of a history by those that were made again, in one commit.
+    """Replace the rows of a history with the rows that were made again, in one commit.
 
-    Rows of transactions that could not be made again stay, under the new names of their columns, if they have the same
-    source. A history is not complete as of them, so that no reader takes them for rows of the declaration.
+    Rows of the same source stay if their transactions could not be made again. The columns of these rows get their new
+    names. The history is not complete as of these rows, so that no reader takes the rows for rows of the declaration.
 
     Args:
         scope: the rebuild, which made all rows of the history again.
         target: the history.
-        states: of each history's member.
-        needs: those of the history's members whose rows are replaced.
+        states: the state of each history's member.
+        needs: the needs of the members whose rows are replaced.
     """
     path, shadow = scope.paths.table(target.name), scope.paths.table(names.shadow_table(target.name))
     rows = chain(arrow_tables.parts_of(shadow, target.schema), _staying(scope, target, states, needs))
@@ -38,7 +38,7 @@ def replace_rows(scope: Scope, target: Target, states: Mapping[Pair, State], nee
 def _staying(scope: Scope, target: Target, states: Mapping[Pair, State], needs: Sequence[Need]) -> Iterator[pa.Table]:
     """Return the rows of transactions that could not be made again, without changes of another source.
 
-    The history is opened by the call, because the writer that takes the rows cannot start a query.
+    The call itself opens the history, because the writer that consumes the rows cannot start a query.
     """
     if (is_staying := stay_of(scope, target)) is None:
         return iter(())
@@ -53,7 +53,7 @@ def _kept(rows: pa.Table, states: Mapping[Pair, State], needs: Sequence[Need]) -
 
 
 def _without_other_source(rows: pa.Table, states: Mapping[Pair, State], need: Need) -> pa.Table:
-    """Return rows of a history without the changes of a member that are not of its source."""
+    """Return rows of a history without the changes that a member has from another source."""
     release: AnyArray = rows.column("_txloom_release").combine_chunks()
     is_kept = pc.less_equal(release, pa.scalar(-1 if need.kept is None else need.kept))
     field = states[need.pair].newest.declaration.get("field")

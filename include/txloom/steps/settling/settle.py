@@ -139,7 +139,7 @@ def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Mis
         state: the state of the member.
         need: what it needs.
         missing: what could not be made of that.
-        now: until when patience counts.
+        now: the time at which `patience` is checked.
     """
     newest = state.newest
     basis = None if need.recomputes else state.basis

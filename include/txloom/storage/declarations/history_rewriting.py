@@ -62,7 +62,7 @@ def rename(path: str, renamed: Renamed, numbers: Mapping[str, int]) -> None:
 def renamed_to(paths: TablePaths, state: State) -> Content | None:
     """Return the declaration whose names the rows of the settled record have now.
 
-    The rows of a member that waits for messages, or whose run died, may be renamed or replaced before the member is
+    If a member waits for messages, or a run died, the member's rows may be renamed or replaced before the member is
     settled. None: the rows have the names of the settled record.
     """
     path = paths.table(state.newest.table)
@@ -73,7 +73,7 @@ def renamed_to(paths: TablePaths, state: State) -> Content | None:
 
 
 def numbers_of(states: Iterable[State]) -> dict[str, int]:
-    """Return what a rewriting records in a history: by write id, the number of the newest record of a member."""
+    """Return what a rewrite records in a history: by write id, the number of a member's newest record."""
     return {_write_id(state.newest.pair[1]): state.newest.number for state in states}
 
 
@@ -121,7 +121,7 @@ def fill_empty(path: str, key: Sequence[str], parts: Iterable[pa.Table]) -> bool
 
 
 def rows_of(path: str) -> Iterator[pa.Table]:
-    """Return all rows of a history part by part."""
+    """Return all rows of a history, part by part."""
     return arrow_tables.batches({"t": opened(path)}, "select * from t")
 
 
