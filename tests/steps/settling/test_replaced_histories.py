@@ -53,6 +53,11 @@ def expected(shop: EditedShop, to: str, csn: int | None = None) -> list[Row]:
     return sorted(rows, key=lambda row: row["id"])
 
 
+def changes(shop: EditedShop) -> list[tuple[int, int, int]]:
+    """Return csn, id and o_id of the rows in the history of lines."""
+    return sorted((row["_txloom_csn"], row["id"], row["o_id"]) for row in shop.lake.rows("lines_changes"))
+
+
 @pytest.mark.parametrize("csn", [120, 130, 150])
 @pytest.mark.parametrize(
     ("before", "after"), [("another source", "its source"), ("its source", "key"), ("its source", "names and key")]
@@ -78,8 +83,16 @@ def test_a_history_keeps_rows_of_its_source_whose_messages_are_gone_under_their_
     forget_first(shop)
     edit(shop, "names and key")
     shop.run()
-    rows = sorted((row["_txloom_csn"], row["id"], row["o_id"]) for row in shop.lake.rows("lines_changes"))
-    assert rows == [(110, 1, 10), (120, 2, 20), (130, 3, 30), (140, 4, 40), (150, 1, 10)]
+    assert changes(shop) == [(110, 1, 10), (120, 2, 20), (130, 3, 30), (140, 4, 40), (150, 1, 10)]
+
+
+def test_a_history_keeps_no_rows_of_another_source(shop: EditedShop) -> None:
+    edit(shop, "another source")
+    fill(shop)
+    forget_first(shop)
+    edit(shop, "its source")
+    shop.run()
+    assert changes(shop) == [(130, 30, 3), (140, 40, 4), (150, 10, 1)]
 
 
 def test_documents_keep_changes_of_their_other_tables(shop: EditedShop) -> None:
