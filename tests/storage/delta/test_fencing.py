@@ -1,13 +1,16 @@
 """Merges by Spark under a lease: Delta takes those of the holder and leaves out what a run before it still writes."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from txloom.errors import LeaseTaken, WriteConflict
+from txloom.steps.parallel import run_parallel
 from txloom.storage.delta import spark_tables
 from txloom.storage.delta.fencing import FENCE, WRITES
 from txloom.storage.delta.table_metadata import newest_metadata
@@ -20,12 +23,11 @@ SCHEMA = "id long, note string, _txloom_csn long, _txloom_pos long, _txloom_xid 
 
 @pytest.fixture
 def path(spark: Any, tmp_path: Path) -> Iterator[str]:
-    """Return a current table with one row; what a session was told about its writes is taken back."""
+    """Return a current table with one row, and end the lease afterwards."""
     folder = str(tmp_path / "orders")
     spark.createDataFrame([(1, "first", 1, 1, "x")], SCHEMA).write.format("delta").save(folder)
     yield folder
     FENCE.end()
-    spark_tables.unfence(spark)
 
 
 def merge(spark: Any, path: str, note: str, csn: int) -> None:
@@ -69,6 +71,25 @@ def test_a_merge_that_had_begun_before_is_left_out_by_delta_and_said_to_be(
     with pytest.raises(WriteConflict, match="the merge was left out, because another run wrote there"):
         merge(spark, path, "of the zombie", 2)
     assert note(spark, path) == "of the successor"
+
+
+def test_merges_of_two_tables_at_once_carry_their_metadata(
+    spark: Any, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The userMetadata records what a table was computed from, so each commit has to carry that of its own table."""
+    paths, both = {2: path, 3: str(tmp_path / "lines")}, Barrier(2, timeout=300)
+    spark_tables.read(spark, path).write.format("delta").save(paths[3])
+    fence = spark_tables.fence
+
+    def fence_both(session: Any, folder: str) -> None:
+        fence(session, folder)
+        both.wait()
+
+    monkeypatch.setattr(spark_tables, "fence", fence_both)
+    FENCE.begin(1)
+    run_parallel([partial(merge, spark, folder, f"as of {csn}", csn) for csn, folder in paths.items()])
+    assert {csn: newest_metadata(folder)["valid_through"] for csn, folder in paths.items()} == {2: 2, 3: 3}
+    assert not any(spark.conf.get(each, None) for each in (spark_tables.USER_METADATA, *spark_tables.FENCED))
 
 
 def test_an_append_of_a_lease_that_was_taken_over_is_refused(spark: Any, path: str) -> None:

@@ -20,10 +20,7 @@ def correct(spark: SparkSession, scope: Scope, target: Target, metadata: str) ->
         metadata: of the commit, as JSON.
     """
     rows = _differences(spark, scope, target).where(f"{KIND} <> '{SURPLUS}'").drop(KIND, WAS, DIGEST)
-    try:
-        spark_fold.correct(scope.paths.table(target.name), rows, target.key, metadata)
-    finally:
-        spark_tables.unfence(spark)
+    spark_fold.correct(scope.paths.table(target.name), rows, target.key, metadata)
 
 
 def merge(spark: SparkSession, scope: Scope, target: Target, metadata: str) -> None:
@@ -38,10 +35,7 @@ def merge(spark: SparkSession, scope: Scope, target: Target, metadata: str) -> N
     rows = _differences(spark, scope, target).withColumn("_txloom_deleted", F.expr(f"{KIND} = '{SURPLUS}'"))
     effects = rows.drop(KIND, WAS, DIGEST)
     prune = spark_fold.pruning(effects, target.key)
-    try:
-        spark_fold.merge(scope.paths.table(target.name), effects, target.key, prune=prune, metadata=metadata)
-    finally:
-        spark_tables.unfence(spark)
+    spark_fold.merge(scope.paths.table(target.name), effects, target.key, prune=prune, metadata=metadata)
 
 
 def _differences(spark: SparkSession, scope: Scope, target: Target) -> DataFrame:

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 from txloom.config.contents import digest_of, pipeline_content
 from txloom.config.models.pipeline import Pipeline
@@ -41,9 +40,6 @@ from txloom.storage.targets.row_tables import (
     shape_of,
     shape_of_documents,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LOG = logging.getLogger(__name__)
 
@@ -78,20 +74,15 @@ def merge_current(step: Step) -> Counts:
         failures.refuse()
         return {"valid_through": 0, "merged": 0, "changes": 0}
     known = findings.open_findings(paths)
-    opened = cache(step.session)
-    try:
-        merge = Merge(opened, healthy, paths, target, gone_columns(declared, known), failures, computed)
-        healthy, work = planned(merge)
-        changed = [row_table for row_table in row_tables(healthy) if row_table.table.name in work.rows]
-        unknown = [finding for row_table in changed for finding in unknown_values(paths, row_table, target)]
-        several = findings_of_several(healthy, work.several)
-        seen = [*findings_of(paths, work.contradictions, followed.incomplete), *unknown, *several]
-        new = findings.record(paths, seen, run_id, step.pipeline.source.format)
-        note_back(paths, known, work.columns, run_id)
-        merged = _write_all(healthy, work, failures)
-    finally:
-        if opened.cache_info().currsize:
-            _finish(opened())
+    merge = Merge(cache(step.session), healthy, paths, target, gone_columns(declared, known), failures, computed)
+    healthy, work = planned(merge)
+    changed = [row_table for row_table in row_tables(healthy) if row_table.table.name in work.rows]
+    unknown = [finding for row_table in changed for finding in unknown_values(paths, row_table, target)]
+    several = findings_of_several(healthy, work.several)
+    seen = [*findings_of(paths, work.contradictions, followed.incomplete), *unknown, *several]
+    new = findings.record(paths, seen, run_id, step.pipeline.source.format)
+    note_back(paths, known, work.columns, run_id)
+    merged = _write_all(healthy, work, failures)
     healthy = without(healthy, failures)
     if not failures.errors:
         stamp_tables(paths, computed)
@@ -159,12 +150,6 @@ def _write_all(pipeline: Pipeline, work: Work, failures: Failures) -> int:
 def _repeated(calls: Mapping[str, Callable[[], None]]) -> dict[str, Callable[[], None]]:
     """Return calls that repeat a write which conflicts with an OPTIMIZE that somebody started by hand."""
     return {table: partial(retry.repeated, call) for table, call in calls.items()}
-
-
-def _finish(spark: "SparkSession") -> None:
-    from txloom.storage.delta import spark_tables
-
-    spark_tables.unfence(spark)
 
 
 def target_watermark(pipeline: Pipeline, paths: TablePaths) -> Watermark | None:

@@ -73,11 +73,29 @@ def materialised(frame: DataFrame) -> DataFrame:
     return lasting
 
 
+def new_write_session(spark: SparkSession, path: str, metadata: str) -> SparkSession:
+    """Return a new session for one write to a table, whose commit carries userMetadata and the lease's epoch.
+
+    Both are settings of a session, and other threads write other tables at the same time.
+
+    Args:
+        spark: the session of this process.
+        path: the table's path.
+        metadata: the userMetadata, as JSON.
+
+    Raises:
+        LeaseTaken: a later run stamped the table.
+    """
+    session = spark.newSession()
+    session.conf.set(USER_METADATA, metadata)
+    fence(session, path)
+    return session
+
+
 def fence(spark: SparkSession, path: str) -> None:
     """Let the session's next write to a table carry the lease's epoch; without a lease nothing is set.
 
-    A thread that writes another table at the same time may set a larger number, which fences as well. Raises LeaseTaken
-    where a later run stamped the table.
+    Raises LeaseTaken where a later run stamped the table.
     """
     FENCE.refuse_stale(path)
     number = FENCE.next_write()

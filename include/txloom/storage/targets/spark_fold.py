@@ -228,10 +228,8 @@ def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "",
     columns = [name for name in effects.columns if name not in VERDICT]
     values = {spark_name(name): F.col(f"s.{spark_name(name)}") for name in columns}
     condition = " AND ".join(f"t.{spark_name(name)} = s.{spark_name(name)}" for name in key)
-    session = effects.sparkSession
-    session.conf.set(spark_tables.USER_METADATA, metadata)
-    spark_tables.fence(session, path)
-    target = DeltaTable.forPath(effects.sparkSession, path).alias("t")
+    session = spark_tables.new_write_session(effects.sparkSession, path, metadata)
+    target = DeltaTable.forPath(session, path).alias("t")
     (
         target.merge(effects.alias("s"), condition + prune)
         .whenMatchedDelete("s._txloom_deleted")
@@ -271,9 +269,7 @@ def correct(path: str, rows: DataFrame, key: Sequence[str], metadata: str) -> No
     assert bounds is not None
     condition = " AND ".join(f"t.{spark_name(name)} <=> s.{spark_name(name)}" for name in key)
     condition += f" AND t._txloom_csn BETWEEN {bounds[0]} AND {bounds[1]}"
-    session = rows.sparkSession
-    session.conf.set(spark_tables.USER_METADATA, metadata)
-    spark_tables.fence(session, path)
+    session = spark_tables.new_write_session(rows.sparkSession, path, metadata)
     target = DeltaTable.forPath(session, path).alias("t").merge(rows.alias("s"), condition)
     target.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values).execute()
     spark_tables.refuse_unwritten(path, metadata)
