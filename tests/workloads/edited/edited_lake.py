@@ -55,16 +55,16 @@ Rows = Mapping[str, Any]
 @contextmanager
 def dying_before(commits: int) -> Iterator[list[Died]]:
     """Let a run die before its next commit after it has made so many commits; the list is empty until then."""
-    left, transactions = count(commits, -1), Fence.transactions
+    left, next_write = count(commits, -1), Fence.next_write
     deaths = list[Died]()
 
-    def once(fence: Fence) -> Any:
+    def once(fence: Fence) -> int | None:
         if next(left) <= 0:
             deaths.append(Died())
             raise deaths[-1]
-        return transactions(fence)
+        return next_write(fence)
 
-    with patch.object(Fence, "transactions", once):
+    with patch.object(Fence, "next_write", once):
         yield deaths
 
 
