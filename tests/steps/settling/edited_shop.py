@@ -1,18 +1,22 @@
 """A shop whose declaration is edited: orders with lines, as GoldenGate sends them, over a lake without a JVM."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from txloom.config import load
+from txloom.errors import TablesFailed
+from txloom.steps.merge.merge_current import merge_current
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import State
+from workloads.edited.edited_lake import dying_before
 from workloads.operations import OPERATE
-from workloads.small_lake import SmallLake
+from workloads.small_lake import Died, SmallLake
 
 Row = dict[str, Any]
 ORDERS = {"id": "long", "total": "long"}
@@ -28,6 +32,15 @@ tables:
 
 LINE = "line"
 """A new name for the key column of lines."""
+
+
+EXCHANGED = {"id": "{type: long, source: o_id}", "o_id": "{type: long, source: id}", "q": "long"}
+"""The columns of lines, two of which exchange their names."""
+
+
+def exchanged(rows: Iterable[Row]) -> list[Row]:
+    """Return lines of the source under the names of `EXCHANGED`, in the order of `EditedShop.shown`."""
+    return sorted((row | {"id": row["o_id"], "o_id": row["id"]} for row in rows), key=lambda row: row["id"])
 
 
 @dataclass
@@ -138,6 +151,17 @@ class EditedShop:
     def run(self) -> None:
         """Run one cycle."""
         self.lake.run()
+
+    def die(self, commits: int) -> list[Died]:
+        """Land, buffer and merge, but let the merge die before its next commit after so many commits.
+
+        The list is empty if the merge did not die.
+        """
+        self.lake.land()
+        self.lake.buffer()
+        with dying_before(commits) as deaths, suppress(Died, TablesFailed):
+            self.lake.step(merge_current, self.lake.session)
+        return deaths
 
     @property
     def cut(self) -> Row:

@@ -1,7 +1,7 @@
 """Test random edits of a table's source, key and column names, with removed messages and loaded snapshots."""
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,14 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn import examples
-from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop, Row
-from txloom import read
-from txloom.errors import BeforeHistory, TablesFailed
-from txloom.steps.merge.merge_current import merge_current
-from workloads.edited.edited_lake import dying_before
-from workloads.small_lake import Died
+from steps.settling.edited_shop import DOCUMENTS, EXCHANGED, LINES, ORDERS, EditedShop, Row, exchanged
+from steps.settling.test_settle import as_of
+from txloom.errors import BeforeHistory
 
-EXCHANGED = {"id": "{type: long, source: o_id}", "o_id": "{type: long, source: id}", "q": "long"}
 NUMBERS = (1, 2, 3)
 
 
@@ -32,7 +28,6 @@ class Edited:
     source: str = "lines"
     exchanged: bool = False
     forgotten: int = 0
-    seen: set[str] = field(default_factory=set)
 
     def declare(self, source: str, key: str, exchanged: bool, documents: bool) -> None:
         self.source, self.exchanged = source, exchanged
@@ -60,11 +55,7 @@ class Edited:
 
     def die(self, commits: int) -> None:
         """Let a merge die before its next commit after it has made so many commits."""
-        lake = self.shop.lake
-        lake.land()
-        lake.buffer()
-        with dying_before(commits), suppress(Died, TablesFailed):
-            lake.step(merge_current, lake.session)
+        self.shop.die(commits)
 
     def load(self, share: float) -> None:
         """Load lines as of the last missing commit or a later commit, if their history is incomplete."""
@@ -75,9 +66,7 @@ class Edited:
 
     def expected(self, csn: int) -> list[Row]:
         rows = self.shop.source(self.source, csn)
-        if self.exchanged:
-            rows = [row | {"id": row["o_id"], "o_id": row["id"]} for row in rows]
-        return sorted(rows, key=lambda row: row["id"])
+        return exchanged(rows) if self.exchanged else rows
 
     def judge(self) -> None:
         """Check that the newest cut shows lines as in the source, or leaves lines out because messages are gone."""
@@ -88,13 +77,8 @@ class Edited:
         assert shown == self.expected(self.shop.cut["valid_through"])
         for csn in self.shop.states:
             with suppress(BeforeHistory):
-                rows = read.as_of(self.shop.lake.pipeline, "lines", csn=csn, warehouse=self.shop.lake.warehouse)
-                assert plain(rows.to_pylist()) == self.expected(csn), csn
-
-
-def plain(rows: list[dict[str, Any]]) -> list[Row]:
-    named = [{name: row[name] for name in LINES} for row in rows]
-    return sorted(named, key=lambda row: row["id"])
+                rows = as_of(self.shop, "lines", csn)
+                assert sorted(rows, key=lambda row: row["id"]) == self.expected(csn), csn
 
 
 KEYS = ("[id, o_id]", "[o_id, id]")

@@ -455,12 +455,12 @@ class Edited:
         )
         assert [*known] == incomplete
         counts = self._merges()[entered:]
-        made = sum(each.get("anew", 0) for each in counts)
+        computed = sum(each.get("anew", 0) for each in counts)
         if self.dates is None or len(adopted(lake.paths)) == taken_up:
-            assert len(expected.anew) == made, f"{expected} {counts}"
+            assert len(expected.anew) == computed, f"{expected} {counts}"
         else:
             # Nor does the plan know that a later date will have a column that a table takes up.
-            assert len(expected.anew) <= made, f"{expected} {counts}"
+            assert len(expected.anew) <= computed, f"{expected} {counts}"
         self.drawn["plan is followed"] += bool(expected.anew or expected.made)
         left = forecast(lake.pipeline, lake.paths)
         assert (dict(left.made), left.anew) == ({}, ()), left

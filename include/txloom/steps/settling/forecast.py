@@ -97,10 +97,11 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
         made |= _from_messages(remake.scope_of(full, paths, "plan", left, seen.release, following), left)
     for pair, missing in remake.undeclared(full, paths, seen, needs).items():
         made[pair] = replace(made[pair], missing=made[pair].missing | missing)
+    now = datetime.now(UTC)
     settled = [
         record
         for pair, need in needs.items()
-        if (record := settled_by(pipeline, states[pair], need, made[pair].missing, datetime.now(UTC))) is not None
+        if (record := settled_by(pipeline, states[pair], need, made[pair].missing, now)) is not None
     ]
     entered += _numbered(settled, entered)
     completed = completed_by_rows(full, paths, r.states(entered), declared, seen)

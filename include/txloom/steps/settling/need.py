@@ -124,22 +124,17 @@ def renaming_of(states: Mapping[Pair, State], needs: Iterable[Need]) -> Renamed:
         states: the state of each history's member.
         needs: the needs of members of the history, all with the same newest release.
     """
-    renamed = Renamed(0)
+    until, keys, fields, of_fields = 0, dict[str, str](), dict[str, str](), dict[str, Mapping[str, str]]()
     for need in needs:
-        declared = states[need.pair].newest.declaration
+        until, declared = need.until, states[need.pair].newest.declaration
         field = declared.get("field")
         if field is None:
-            return Renamed(need.until, columns=need.renamed)
-        keys = {}
+            return Renamed(until, columns=need.renamed)
         if declared["root"] == need.pair[1]:
             keys = {new: old for new, old in need.renamed.items() if new in declared["key"]}
-        renamed = Renamed(
-            need.until,
-            keys={**renamed.keys, **keys},
-            fields={**renamed.fields, **({field: need.field} if need.field else {})},
-            of_fields={**renamed.of_fields, **({field: need.renamed} if need.renamed else {})},
-        )
-    return renamed
+        fields |= {field: need.field} if need.field else {}
+        of_fields |= {field: need.renamed} if need.renamed else {}
+    return Renamed(until, keys=keys, fields=fields, of_fields=of_fields)
 
 
 def values_before(paths: TablePaths, state: State, adopted: Iterable[Adopted]) -> dict[str, int]:

@@ -42,21 +42,25 @@ def _staying(scope: Scope, target: Target, states: Mapping[Pair, State], needs: 
     """
     if (is_staying := stay_of(scope, target)) is None:
         return iter(())
+    fields = [states[need.pair].newest.declaration.get("field") for need in needs]
+    members = [*zip(needs, fields, (renaming_of(states, [need]) for need in needs), strict=True)]
+
+    def kept(rows: pa.Table) -> pa.Table:
+        for need, field, renaming in members:
+            rows = _without_other_source(history_rewriting.with_names(rows, renaming), need, field)
+        return rows
+
     parts = history_rewriting.rows_of(scope.paths.table(target.name))
-    return (_kept(rows.filter(is_staying(rows)), states, needs) for rows in parts)
+    return (kept(rows.filter(is_staying(rows))) for rows in parts)
 
 
-def _kept(rows: pa.Table, states: Mapping[Pair, State], needs: Sequence[Need]) -> pa.Table:
-    for need in needs:
-        rows = _without_other_source(history_rewriting.with_names(rows, renaming_of(states, [need])), states, need)
-    return rows
+def _without_other_source(rows: pa.Table, need: Need, field: str | None) -> pa.Table:
+    """Return rows of a history without the changes that a member has from another source.
 
-
-def _without_other_source(rows: pa.Table, states: Mapping[Pair, State], need: Need) -> pa.Table:
-    """Return rows of a history without the changes that a member has from another source."""
+    field: of an aggregate's history, the field of the member; None: the history is a mirror's.
+    """
     release: AnyArray = rows.column("_txloom_release").combine_chunks()
     is_kept = pc.less_equal(release, pa.scalar(-1 if need.kept is None else need.kept))
-    field = states[need.pair].newest.declaration.get("field")
     if field is None:
         return rows.filter(is_kept)
     changes = rows.column(field).combine_chunks()

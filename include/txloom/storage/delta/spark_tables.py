@@ -104,12 +104,6 @@ def fence(spark: SparkSession, path: str) -> None:
         spark.conf.set(FENCED[1], str(number))
 
 
-def unfence(spark: SparkSession) -> None:
-    """Unset the session's userMetadata and the settings of `fence`, which later writes would carry too."""
-    for setting in (USER_METADATA, *FENCED):
-        spark.conf.unset(setting)
-
-
 def note_unchanged(path: str, metadata: str) -> None:
     """Commit userMetadata where a write by Spark changed no row: without a lease Delta makes no commit then.
 

@@ -201,17 +201,13 @@ def _removed(spark: SparkSession, path: str, rows: DataFrame, landings: tuple[in
     """Remove the messages of rows, which lie behind the first landing and up to the second; return how many."""
     after, until = landings
     expired = spark_tables.materialised(rows)
-    try:
-        count = expired.count()
-        if count:
-            spark_tables.fence(spark, path)
-            about = json.dumps({"expired": until, "rows": count})
-            spark.conf.set(spark_tables.USER_METADATA, about)
-            same = f"t.landing = s.landing and t.row = s.row and t.landing > {after} and t.landing <= {until}"
-            target = SparkTable.forPath(spark, path).alias("t")
-            nothing = {name: F.lit(None) for name in ("value", "headers")}
-            target.merge(expired.alias("s"), same).whenMatchedUpdate(set=nothing).execute()
-            spark_tables.refuse_unwritten(path, about)
-        return count
-    finally:
-        spark_tables.unfence(spark)
+    count = expired.count()
+    if count:
+        about = json.dumps({"expired": until, "rows": count})
+        session = spark_tables.new_write_session(spark, path, about)
+        same = f"t.landing = s.landing and t.row = s.row and t.landing > {after} and t.landing <= {until}"
+        target = SparkTable.forPath(session, path).alias("t")
+        nothing = {name: F.lit(None) for name in ("value", "headers")}
+        target.merge(expired.alias("s"), same).whenMatchedUpdate(set=nothing).execute()
+        spark_tables.refuse_unwritten(path, about)
+    return count

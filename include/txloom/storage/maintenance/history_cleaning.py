@@ -4,7 +4,6 @@ One commit removes the rows; it carries the csn up to which the history is clean
 requests an earlier state gets an error, and a run that died before or after the commit is repeated.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -46,8 +45,6 @@ SAMPLE = 100_000
 """Rows by which a history is cut into pieces."""
 TASK_BYTES = pieces.AT_ONCE_BYTES
 """Bytes of rows, or of files, from which on tasks work on the pieces."""
-_settings = threading.Lock()
-"""Held while Spark's session has the write id of a table: small histories are cleaned at the same time."""
 
 
 def rows(paths: TablePaths, row_table: RowTable) -> int:
@@ -222,13 +219,10 @@ def _mark_removed(spark: "SparkSession", path: str, removed: pa.Table, once: tup
     from txloom.storage.delta import spark_tables
 
     same = " AND ".join(f"t.{name} = s.{name}" for name in EVENT)
-    with _settings:
-        FENCE.refuse_stale(path)
-        try:
-            for setting, value in zip(spark_tables.FENCED, (once[0], str(once[1])), strict=True):
-                spark.conf.set(setting, value)
-            target = DeltaTable.forPath(spark, path).alias("t")
-            source = spark_tables.frame_of(spark, removed).alias("s")
-            target.merge(source, same).whenMatchedDelete().execute()
-        finally:
-            spark_tables.unfence(spark)
+    FENCE.refuse_stale(path)
+    # The write id is a setting of a session, and small histories are cleaned at the same time.
+    session = spark.newSession()
+    for setting, value in zip(spark_tables.FENCED, (once[0], str(once[1])), strict=True):
+        session.conf.set(setting, value)
+    source = spark_tables.frame_of(session, removed).alias("s")
+    DeltaTable.forPath(session, path).alias("t").merge(source, same).whenMatchedDelete().execute()
