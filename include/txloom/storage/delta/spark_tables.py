@@ -73,6 +73,15 @@ def materialised(frame: DataFrame) -> DataFrame:
     return lasting
 
 
+def cloned_session(spark: SparkSession) -> SparkSession:
+    """Return a new session with the settings that a session has now.
+
+    `newSession` has those that the process was started with: a session that another program started, or a stream's,
+    has others. Spark clones the session of each stream in the same way.
+    """
+    return type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
+
+
 def new_write_session(spark: SparkSession, path: str, metadata: str) -> SparkSession:
     """Return a new session for one write to a table, whose commit carries userMetadata and the lease's epoch.
 
@@ -86,7 +95,7 @@ def new_write_session(spark: SparkSession, path: str, metadata: str) -> SparkSes
     Raises:
         LeaseTaken: a later run stamped the table.
     """
-    session = spark.newSession()
+    session = cloned_session(spark)
     session.conf.set(USER_METADATA, metadata)
     fence(session, path)
     return session

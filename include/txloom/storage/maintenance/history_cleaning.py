@@ -221,7 +221,7 @@ def _mark_removed(spark: "SparkSession", path: str, removed: pa.Table, once: tup
     same = " AND ".join(f"t.{name} = s.{name}" for name in EVENT)
     FENCE.refuse_stale(path)
     # The write id is a setting of a session, and small histories are cleaned at the same time.
-    session = spark.newSession()
+    session = spark_tables.cloned_session(spark)
     for setting, value in zip(spark_tables.FENCED, (once[0], str(once[1])), strict=True):
         session.conf.set(setting, value)
     source = spark_tables.frame_of(session, removed).alias("s")
