@@ -27,6 +27,7 @@ class ChangeEvents:
 
     source, rule, layout = "format: change_events", "single", ""
     truncates, alters, rotates, special = "any", False, False, False
+    moves_serials = True
 
     def __init__(self, shape: Shape, chance: Random) -> None:
         self._chance, self._tables = chance, tuple(shape.tables.values())

@@ -66,13 +66,15 @@ class Writer(Protocol):
     """Writes transactions as a source does; what the source cannot tell, its database does not do.
 
     truncates: any, alone (as a transaction of its own) or none. alters: columns are dropped and come back. rotates:
-    rows exchange their keys. special: doubles that are no numbers.
+    rows exchange their keys. special: doubles that are no numbers. moves_serials: a row keeps its serial under another
+    key; where a row that is left out stays as it was, both would have it.
     """
 
     truncates: str
     alters: bool
     rotates: bool
     special: bool
+    moves_serials: bool
 
     def write(self, sent: Sent) -> None:
         """Give a transaction its messages."""
@@ -188,7 +190,8 @@ class Database:
         """Give one row another key; a root's children follow by a cascade."""
         row = self._any(table)
         new = row | {column: self._value(table.columns[column], required=True) for column in table.key}
-        new |= self._next_serial(table) if SERIAL in table.key and self.chance.random() < 0.5 else _serial(table, row)
+        is_fresh = SERIAL in table.key and (self.chance.random() < 0.5 or not self.writer.moves_serials)
+        new |= self._next_serial(table) if is_fresh else _serial(table, row)
         new |= self._parent_for(table) if self.chance.random() < 0.5 else {}
         if _key(new, table) not in self.state[table.name]:
             self._change(table, [(row, new)])

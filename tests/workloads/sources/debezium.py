@@ -28,7 +28,7 @@ class Debezium:
     """Writes transactions as a connector does, with decimals as text and, where there is no schema, adaptive times."""
 
     rule = "counts"
-    alters, special = True, True
+    alters, special, moves_serials = True, True, True
 
     def __init__(self, shape: Shape, chance: Random) -> None:
         self._chance, self._shape = chance, shape

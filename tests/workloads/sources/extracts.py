@@ -32,6 +32,7 @@ class Extracts:
     def __init__(self, shape: Shape, chance: Random) -> None:
         self._tables, self._chance = shape.tables, chance
         self._full, self._day = chance.random() < 0.7, FIRST
+        self.moves_serials = self._full
         self._shown: State = {name: {} for name in shape.tables}
         self._columns = {name: tuple(table.columns) for name, table in shape.tables.items()}
         self.lacked: set[tuple[str, str]] = set()

@@ -24,6 +24,7 @@ class GoldenGate:
 
     source, rule, layout = f"format: goldengate, transaction_topic: {METADATA}", "counts", ""
     truncates, alters, rotates, special = "any", True, True, True
+    moves_serials = True
 
     def __init__(self, shape: Shape, chance: Random) -> None:
         self._chance = chance

@@ -24,6 +24,7 @@ class Wal2Json:
 
     source, rule, layout = "format: wal2json", "markers", ""
     truncates, alters, rotates, special = "any", True, True, False
+    moves_serials = True
 
     def __init__(self, shape: Shape, chance: Random) -> None:
         self._chance = chance
