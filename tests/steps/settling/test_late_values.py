@@ -55,3 +55,41 @@ def test_a_column_that_a_late_transaction_takes_up_has_its_values_in_later_ones(
     assert shop.shown("orders") == expected
     shop.run()
     assert shop.shown("orders") == expected
+
+
+def mirror_with(history: str) -> str:
+    return f"{{table: orders, history: {history}}}"
+
+
+def expected_texts(shop: EditedShop) -> list[dict[str, object]]:
+    return [{**row, "total": str(row["total"])} for row in shop.source("orders")]
+
+
+def test_a_column_that_was_declared_and_is_then_taken_up_by_another_history_has_all_its_values(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    shop.declare({"orders": ORDERS, "lines": LINES}, [mirror_with("orders_changes")])
+    shop.commit(("I", "orders", {"id": 1, "total": 5}))
+    shop.run()
+    shop.declare(NO_TOTAL, [mirror_with("orders_log")], evolve="orders")
+    shop.run()
+    shop.commit(("I", "orders", {"id": 2, "total": 6}))
+    shop.run()
+    assert shop.shown("orders") == expected_texts(shop)
+
+
+def test_a_column_that_could_not_be_shown_while_the_lake_had_another_one_has_all_its_values(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    shop.declare({"orders": ORDERS, "lines": LINES}, ["lines", mirror_with("orders_changes")])
+    shop.commit(("I", "orders", {"id": 1, "total": 5}))
+    shop.run()
+    shop.declare(NO_TOTAL, ["lines"], evolve="orders")
+    shop.commit(("I", "orders", {"id": 2, "total": 6}))
+    shop.run()
+    shop.declare(NO_TOTAL, ["lines", mirror_with("orders_log")], evolve="orders")
+    shop.commit(("I", "orders", {"id": 3, "total": 7}))
+    shop.run()
+    assert all("total" not in row for row in shop.shown("orders")), "the current table still has it as a number"
+    shop.commit(("I", "orders", {"id": 4, "total": 8}))
+    shop.run()
+    shop.run()
+    assert shop.shown("orders") == expected_texts(shop)

@@ -89,9 +89,9 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     entered = [*known, *_numbered(new, known)]
     full, declared = effective_pipeline(pipeline, paths), r.declared_pairs(pipeline)
     following = watched_content(pipeline)
-    entered += _numbered(taken_up_since(paths, r.states(entered), declared, seen.release), entered)
+    entered += _numbered(taken_up_since(paths, full, r.states(entered), seen.release), entered)
     states = r.states(entered)
-    needs = needs_of(paths, states, r.unsettled(states, declared), following)
+    needs = needs_of(paths, full, states, r.unsettled(states, declared), following)
     made = _copied(full, paths, states, needs.values())
     if left := [need for pair, need in needs.items() if pair not in made]:
         made |= _from_messages(remake.scope_of(full, paths, "plan", left, seen.release, following), left)

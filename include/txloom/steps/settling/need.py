@@ -34,6 +34,7 @@ class Need:
         kept: with `replaces`, the newest release whose rows stay if their transactions cannot be made again, because
             these rows have the same source; None: no such row stays.
         recomputes: whether tables that are computed from the history have to be computed again in any case.
+        taken_up: the columns that the table took up and shows.
     """
 
     pair: Pair
@@ -47,6 +48,7 @@ class Need:
     replaces: bool = False
     kept: int | None = None
     recomputes: bool = False
+    taken_up: Sequence[str] = ()
 
     @property
     def is_nothing(self) -> bool:
@@ -83,7 +85,7 @@ def earlier(until: int, border: int) -> str:
     return f"(release <= {until} or coalesce(landing, 0) < {border})"
 
 
-def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border: int) -> Need:
+def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border: int, shown: Sequence[Adopted]) -> Need:
     """Return what a history's member needs that an edit left open.
 
     Args:
@@ -91,7 +93,15 @@ def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border:
         state: the state of the member.
         adopted: the columns that its table took up by itself.
         border: the first landing that was decoded as its table is declared now.
+        shown: those of the columns in `adopted` that the table shows.
     """
+    need = _need_of_rows(paths, state, adopted, border, shown)
+    return replace(need, taken_up=sorted({each.column for each in shown}))
+
+
+def _need_of_rows(
+    paths: TablePaths, state: State, adopted: Sequence[Adopted], border: int, shown: Sequence[Adopted]
+) -> Need:
     pair, content, until = state.newest.pair, state.newest.declaration, state.newest.release
     if state.settled is None:
         return Need(pair, until, border, everything=True, recomputes=True)
@@ -108,7 +118,7 @@ def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border:
         is_same = before["source"] == named["source"] == content["source"]
         need = Need(pair, until, border, everything=True, replaces=True, recomputes=True)
         return replace(need, renamed=renamed, field=field_before, kept=state.follows) if is_same else need
-    values |= values_before(paths, state, adopted)
+    values |= values_before(paths, state, shown)
     removed = {name for name in before["columns"] if name not in content["columns"]}
     need = Need(pair, until, border, False, gap, values, renamed, field_before)
     is_again = state.settled.status == INCOMPLETE or state.newest.reason == ROWS_OF_BEFORE
@@ -137,24 +147,29 @@ def renaming_of(states: Mapping[Pair, State], needs: Iterable[Need]) -> Renamed:
     return Renamed(until, keys=keys, fields=fields, of_fields=of_fields)
 
 
-def values_before(paths: TablePaths, state: State, adopted: Iterable[Adopted]) -> dict[str, int]:
-    """Return, by column that a table took up since its history was settled, the csn of the first event that had it.
+def values_before(paths: TablePaths, state: State, shown: Iterable[Adopted]) -> dict[str, int]:
+    """Return, by column that a table shows only since its history was settled, the csn of the first event that had it.
 
-    Left out are columns that no event had before they were taken up: no row lacks a value of them.
+    It is 0 where that is not known: for a column that was declared before, and for one that was taken up earlier but
+    could not be shown, because the lake had another column of its name. Left out are columns that no event had before
+    they were taken up: no row lacks a value of them.
 
     Args:
         paths: the tables of the pipeline.
         state: the state of the member, with a settled record.
-        adopted: the columns that its table took up by itself.
+        shown: the columns that its table took up by itself and shows.
     """
-    values, declared = dict[str, int](), by_source(state.newest.declaration)
-    settled_at = state.settled.at if state.settled is not None else None
-    for each in adopted:
-        is_new = settled_at is None or each.added_at > settled_at
-        if is_new and each.source.casefold() not in declared:
-            # A transaction that waited may take a column up below the csn of rows that left it out.
-            first = first_seen(paths, state.names, each.source.casefold(), but=each.since_csn)
-            values |= {} if first is None else {each.column: first}
+    values, settled = dict[str, int](), state.settled
+    for each in shown:
+        is_later = settled is None or settled.at is None or each.added_at > settled.at
+        if not is_later and (settled is None or settled.taken_up is None or each.column in settled.taken_up):
+            continue
+        if not is_later or each.source.casefold() in state.ever_declared:
+            values[each.column] = 0
+            continue
+        # A transaction that waited may take a column up below the csn of rows that left it out.
+        first = first_seen(paths, state.names, each.source.casefold(), but=each.since_csn)
+        values |= {} if first is None else {each.column: first}
     return values
 
 

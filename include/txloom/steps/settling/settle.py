@@ -45,12 +45,12 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
     """
     paths, known = step.paths, r.read(step.paths)
     declared = r.declared_pairs(pipeline)
-    if taken_up := taken_up_since(paths, r.states(known), declared, seen.release):
+    if taken_up := taken_up_since(paths, pipeline, r.states(known), seen.release):
         r.append(paths, taken_up, step.run_id)
         known = r.read(paths)
     states = r.states(known)
     open_pairs = r.unsettled(states, declared)
-    needs = needs_of(paths, states, open_pairs)
+    needs = needs_of(paths, pipeline, states, open_pairs)
     _rename(paths, states, needs.values())
     now = datetime.now(UTC)
     made = remake.remake(step, pipeline, known, [need for need in needs.values() if need.rereads], seen.release, now)
@@ -75,12 +75,17 @@ def _enter(step: Step, settled: Sequence[Record], states: dict[Pair, State]) -> 
 
 
 def needs_of(
-    paths: TablePaths, states: Mapping[Pair, State], open_pairs: Sequence[Pair], following: Content | None = None
+    paths: TablePaths,
+    pipeline: Pipeline,
+    states: Mapping[Pair, State],
+    open_pairs: Sequence[Pair],
+    following: Content | None = None,
 ) -> dict[Pair, Need]:
     """Return what each open member of a history needs.
 
     Args:
         paths: the tables of the pipeline.
+        pipeline: the declaration with columns that tables took up.
         states: of each history's member.
         open_pairs: those that are open, as `records.unsettled` returns them.
         following: how the next landing decodes, as `landing_plan.decoded_since` takes it.
@@ -88,10 +93,12 @@ def needs_of(
     if not open_pairs:
         return {}
     columns, (_, since) = adopted(paths), landing_plan.decoded_since(paths, following)
-    return {
-        pair: need_of(paths, states[pair], _of_table(columns, states[pair]), since.get(pair[1], 0))
-        for pair in open_pairs
-    }
+    needs = dict[Pair, Need]()
+    for pair in open_pairs:
+        state = states[pair]
+        shown = _shown(pipeline, state, columns)
+        needs[pair] = need_of(paths, state, _of_table(columns, state), since.get(pair[1], 0), shown)
+    return needs
 
 
 def _of_table(columns: Iterable[Adopted], state: State) -> list[Adopted]:
@@ -99,24 +106,40 @@ def _of_table(columns: Iterable[Adopted], state: State) -> list[Adopted]:
     return [each for each in columns if each.table in state.names]
 
 
-def taken_up_since(
-    paths: TablePaths, states: Mapping[Pair, State], declared: Collection[Pair], release: int
-) -> list[Record]:
+def _shown(pipeline: Pipeline, state: State, columns: Iterable[Adopted]) -> list[Adopted]:
+    """Return those of some columns that the table of a history's member took up and shows without declaring them.
+
+    Args:
+        pipeline: the declaration with columns that tables took up.
+        state: the state of the member.
+        columns: the columns that tables took up.
+    """
+    declared = by_source(state.newest.declaration)
+    there = {column.name: column.source for column in pipeline.table(state.newest.pair[1]).columns}
+    return [
+        each
+        for each in _of_table(columns, state)
+        if there.get(each.column) == each.source and each.source.casefold() not in declared
+    ]
+
+
+def taken_up_since(paths: TablePaths, pipeline: Pipeline, states: Mapping[Pair, State], release: int) -> list[Record]:
     """Return records of complete members whose tables took up a column that earlier rows lack; nothing is written.
 
     Args:
         paths: the tables of the pipeline.
+        pipeline: the declaration with columns that tables took up.
         states: of each history's member.
-        declared: the members that are declared.
         release: the newest release.
     """
     if not (columns := adopted(paths)):
         return []
-    complete = [states[pair] for pair in sorted(declared) if pair in states and states[pair].is_complete]
+    declared = sorted(r.declared_pairs(pipeline))
+    complete = [states[pair] for pair in declared if pair in states and states[pair].is_complete]
     return [
         replace(state.newest, status=r.DECLARED, release=release, reason=r.TAKEN_UP, missing=None)
         for state in complete
-        if values_before(paths, state, _of_table(columns, state))
+        if values_before(paths, state, _shown(pipeline, state, columns))
     ]
 
 
@@ -143,7 +166,7 @@ def settled_by(pipeline: Pipeline, state: State, need: Need, missing: remake.Mis
     """
     newest = state.newest
     basis = None if need.recomputes else state.basis
-    newest = replace(newest, held=_keep_held(state, need))
+    newest = replace(newest, held=_keep_held(state, need), taken_up=need.taken_up)
     if missing.transactions and newest.reason == r.TAKEN_UP and state.settled is not None:
         # The declaration asks for no value of a column that a table took up: a finding names what is null.
         since, reason = state.settled.since_csn, state.settled.reason

@@ -66,7 +66,7 @@ def _find_names(step: Step, seen: BufferState) -> dict[str, Mapping[str, str]]:
     paths, pipeline, known = step.paths, effective_pipeline(step.pipeline, step.paths), r.read(step.paths)
     before, states = r.states(known), r.states([*known, *new_records(step.pipeline, step.paths, known, seen)])
     open_pairs = r.unsettled(states, r.declared_pairs(pipeline))
-    needs = needs_of(paths, states, open_pairs, watched_content(step.pipeline))
+    needs = needs_of(paths, pipeline, states, open_pairs, watched_content(step.pipeline))
     anew = differing_tables(pipeline, paths, before)
     taken_up, sources = adopted(paths), {record.declaration["source"] for record in known}
     names = dict[str, Mapping[str, str]]()

@@ -43,8 +43,8 @@ TAKEN_UP = "a column was taken up"
 """Reasons why a history is complete from a csn on. FROM_STREAM: it has every message since the pipeline's first.
 ROWS_OF_BEFORE, TAKEN_UP and LOST: of DECLARED, why a merge has to make rows of earlier transactions once more."""
 
-HELD = "held"
-"""The entry of a stored declaration with `Record.held`."""
+HELD, SHOWN = "held", "taken_up"
+"""The entries of a stored declaration with `Record.held` and `Record.taken_up`."""
 Pair = tuple[str, str]
 """A history and one of its members."""
 
@@ -57,6 +57,8 @@ class Record:
         number: its column `entered`.
         held: of a settled one, the columns that are not declared any more and that all rows of before have still, each
             with its name in the source in lower case. It is stored with the declaration.
+        taken_up: of a settled one, the undeclared columns that its rows show; None: an earlier version did not record
+            them. It is stored with the declaration.
     """
 
     table: str
@@ -71,6 +73,7 @@ class Record:
     number: int = 0
     at: datetime | None = None
     held: Mapping[str, str] = field(default_factory=dict)
+    taken_up: Sequence[str] | None = None
 
     @property
     def pair(self) -> Pair:
@@ -88,6 +91,7 @@ class State:
         follows: the newest release whose rows are as the settled record declares.
         held: by column whose values all rows of before have, its name in the source in lower case.
         sources: every column of the source that a settled record of its history ever declared, in lower case.
+        ever_declared: every column of the source that a record of any history declared, in lower case.
         names: every name under which the table of its source was declared.
         differed: whether a declaration since the settled one had another source, key or rule for dropped columns.
         since: the records since the settled one, in order.
@@ -98,6 +102,7 @@ class State:
     follows: int
     held: Mapping[str, str] = field(default_factory=dict)
     sources: Set[str] = frozenset()
+    ever_declared: Set[str] = frozenset()
     names: Set[str] = frozenset()
     differed: bool = False
     since: Sequence[Record] = ()
@@ -128,11 +133,13 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
     states_of: dict[Pair, State] = {}
     called: dict[str, set[str]] = {}
     sources: dict[Pair, set[str]] = {}
+    of_source: dict[str, set[str]] = {}
     for record in records:
         before, source = states_of.get(record.pair), record.declaration["source"]
         called.setdefault(source, set()).add(record.pair[1])
+        declared = {name: column.casefold() for name, (_, column) in record.declaration["columns"].items()}
+        of_source.setdefault(source, set()).update(declared.values())
         if record.status in SETTLED:
-            declared = {name: column.casefold() for name, (_, column) in record.declaration["columns"].items()}
             sources.setdefault((record.table, source), set()).update(declared.values())
             held = {**record.held, **declared}
             states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held)
@@ -151,6 +158,7 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
         pair: replace(
             state,
             sources=frozenset(sources.get((pair[0], state.newest.declaration["source"]), ())),
+            ever_declared=frozenset(of_source[state.newest.declaration["source"]]),
             names=frozenset(called[state.newest.declaration["source"]]),
         )
         for pair, state in states_of.items()
@@ -217,7 +225,7 @@ def read(paths: TablePaths) -> list[Record]:
 
 def _record(row: Mapping[str, Any]) -> Record:
     declaration = json.loads(row["declaration"])
-    held = declaration.pop(HELD, {})
+    held, taken_up = declaration.pop(HELD, {}), declaration.pop(SHOWN, None)
     return Record(
         row["table"],
         row["member"],
@@ -231,6 +239,7 @@ def _record(row: Mapping[str, Any]) -> Record:
         number=row["entered"],
         at=row["at"],
         held=held,
+        taken_up=taken_up,
     )
 
 
@@ -241,14 +250,20 @@ def append(paths: TablePaths, records: Sequence[Record], run_id: str) -> None:
     now = datetime.now(UTC)
     rows = [
         {
-            **{name: value for name, value in vars(record).items() if name not in ("number", "at", HELD)},
-            "declaration": to_json({**record.declaration, **({HELD: record.held} if record.held else {})}),
+            **{name: value for name, value in vars(record).items() if name not in ("number", "at", HELD, SHOWN)},
+            "declaration": to_json({**record.declaration, **_stored_beside(record)}),
             "run_id": run_id,
             "at": now,
         }
         for record in records
     ]
     small_tables.append(paths.table(names.COMPLETENESS), rows, COMPLETENESS)
+
+
+def _stored_beside(record: Record) -> dict[str, Any]:
+    """Return the entries that a record stores in its declaration."""
+    held = {HELD: record.held} if record.held else {}
+    return held if record.taken_up is None else {**held, SHOWN: list(record.taken_up)}
 
 
 def newest_number(records: Sequence[Record]) -> int:
