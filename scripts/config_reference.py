@@ -101,6 +101,7 @@ EXAMPLES: dict[str, Any] = {
     "source.signals.topic": "shop-signals",
     "source.signals.notifications": "shop-notifications",
     "source.signals.prefix": "shop",
+    "source.signals.watermarks": "public.debezium_signals",
     "source.debezium.time_precision_mode": "adaptive_time_microseconds",
     "source.change_sets.sequence": "number",
     "source.unknown_tables": "dead_letter",

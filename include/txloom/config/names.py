@@ -13,6 +13,7 @@ FILE_POSITIONS = "file_positions"
 SOURCE_PARTITIONS = "source_partitions"
 SOURCE_SNAPSHOTS = "source_snapshots"
 SOURCE_NAMES = "source_names"
+ROWS_AHEAD = "rows_ahead"
 EXPECTATION_RESULTS = "expectation_results"
 TABLE_STATISTICS = "table_statistics"
 EVOLVED_COLUMNS = "evolved_columns"
@@ -40,6 +41,7 @@ PIPELINE_TABLES = (
     SOURCE_PARTITIONS,
     SOURCE_SNAPSHOTS,
     SOURCE_NAMES,
+    ROWS_AHEAD,
     EXPECTATION_RESULTS,
     TABLE_STATISTICS,
     EVOLVED_COLUMNS,

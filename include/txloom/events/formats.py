@@ -47,12 +47,15 @@ class Images(Protocol):
 class SourceDecoder:
     """Decodes everything that is landed for a pipeline; compiled, so each process makes one."""
 
-    def __init__(self, pipeline: Pipeline, spellings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, pipeline: Pipeline, spellings: Mapping[str, str] | None = None, *, holds_ahead: bool = False
+    ) -> None:
         """Compile the decoders of a pipeline's source and of the rows that txloom lands itself.
 
-        spellings: how names of the source were spelled so far.
+        spellings: how names of the source were spelled so far. holds_ahead: whether rows that may be ahead of the
+        stream are marked, and get no table.
         """
-        self._source = _decoder(pipeline, spellings)
+        self._source = _decoder(pipeline, spellings, holds_ahead=holds_ahead)
         self.declared = [table.source for table in pipeline.tables]
         self._limit = pipeline.source.max_message_bytes
         self._has_lines = pipeline.source.files is not None and pipeline.source.files.layout == "values"
@@ -165,7 +168,7 @@ def _alone(source: Images, value: str, op: str, headers: Mapping[str, str] | Non
         return [Refused(b"", rejections.BROKEN, detail)]
 
 
-def _decoder(pipeline: Pipeline, spellings: Mapping[str, str] | None) -> Any:
+def _decoder(pipeline: Pipeline, spellings: Mapping[str, str] | None, *, holds_ahead: bool = False) -> Any:
     source = pipeline.source
     if source.format == "snapshots":
         return None
@@ -173,7 +176,8 @@ def _decoder(pipeline: Pipeline, spellings: Mapping[str, str] | None) -> Any:
     if source.format == "goldengate":
         return GoldenGateDecoder(pipeline.tables, source.transaction_topic, source.run_token, ignored, spellings)
     topics = () if source.transaction_topic is None else (source.transaction_topic,)
-    options = {"fields": source.change_sets} if source.format == "change_sets" else {}
+    options: dict[str, Any] = {"fields": source.change_sets} if source.format == "change_sets" else {}
+    options |= {"holds_ahead": holds_ahead} if source.format == "debezium" else {}
     return _made(MADE[source.format][0])(pipeline.tables, *topics, ignored=ignored, spellings=spellings, **options)
 
 

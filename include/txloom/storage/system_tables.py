@@ -225,6 +225,20 @@ in rows of an older version. fresh: the csns of the landing's snapshots from whi
 mixed: the csns at which no state of the source is known, from that of a snapshot that the connector gave up to below
 that of the one that it took instead. left_out: no more than that the landing left something out."""
 
+ROWS_AHEAD = arrow_schema(
+    [
+        ("landing", pa.int64()),
+        ("at", INSTANT),
+        ("rows", pa.int64()),
+        ("lowest", pa.int64()),
+        ("read_until", INSTANT),
+        ("of_landing", pa.int64()),
+    ]
+)
+"""One row for each landing with rows that may be ahead of the stream, and one for each that lands them again with their
+tables: of_landing says whose rows those are. lowest: their lowest csn. read_until: when the connector sent the last of
+them, by its clock."""
+
 SNAPSHOT_REQUESTS = arrow_schema(
     [
         ("request", pa.string()),

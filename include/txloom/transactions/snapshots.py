@@ -16,7 +16,7 @@ class Shown:
 
     rows: how many rows of snapshots; lowest, highest: their csns, None without any. last: the highest csn of a row that
     ends its snapshot. stream: the highest csn of an event that is no row of a snapshot. beside: how many rows were read
-    beside the stream, which these snapshots do not concern.
+    beside the stream, which these snapshots do not concern; ahead: likewise, of rows that may be ahead of it.
     """
 
     rows: int = 0
@@ -25,6 +25,7 @@ class Shown:
     last: int = NOWHERE
     stream: int = NOWHERE
     beside: int = 0
+    ahead: int = 0
 
 
 @dataclass(frozen=True)

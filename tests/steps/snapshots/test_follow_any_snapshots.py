@@ -2,16 +2,18 @@
 
 The connector is played, because what it does has to come in an order that a real one seldom takes: it reads a table in
 chunks, leaves out of a chunk what the stream changed between its two watermarks, gives a row the last commit before it,
-says under the id of the last signal what it has read, and crashes where a second signal comes while it reads.
+says under the id of the last signal what it has read, and crashes where a second signal comes while it reads. It writes
+its watermarks into a table, or only reads: then its stream may lag behind what it reads.
 """
 
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -42,7 +44,8 @@ name: shop
 source:
   format: debezium
   kafka: {{brokers: '{brokers}', topics: [{prefix}.public.orders, {prefix}.public.lines]}}
-  signals: {{topic: {prefix}-signals, notifications: {prefix}-notices, prefix: {prefix}}}
+  signals:
+    {{topic: {prefix}-signals, notifications: {prefix}-notices, prefix: {prefix}, watermarks: public.signals}}
   transaction_topic: {prefix}.transaction
 completeness: {{rule: counts, patience: 2h}}
 tables:
@@ -55,7 +58,10 @@ Rows = dict[int, Any]
 
 @dataclass
 class Source:
-    """A database and its connector; a commit moves the log on by ten."""
+    """A database and its connector; a commit moves the log on by ten, and the clock by twenty seconds.
+
+    only_reads: it writes no watermarks. behind: the messages of commits that its stream has not reached.
+    """
 
     broker: Broker
     prefix: str
@@ -63,6 +69,10 @@ class Source:
     lsn: int = 100
     heard: int = 100
     is_lost_before: bool = False
+    only_reads: bool = False
+    lags: bool = False
+    behind: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
+    began: int = field(default_factory=lambda: int(time.time() * 1000))
     tables: dict[str, Rows] = field(default_factory=lambda: {name: {} for name in TABLES})
     states: dict[int, dict[str, Rows]] = field(default_factory=dict)
     withheld: list[dict[str, Any]] = field(default_factory=list)
@@ -99,21 +109,49 @@ class Source:
                 del self.tables[table][key]
             if lose:
                 self.lost.add((table, key))
-            elif self.chunk is not None and self.chunk[0] == table:
-                self.chunk[1].pop(key, None)
         self.states[self.lsn] = {name: dict(rows_of) for name, rows_of in self.tables.items()}
+        self.behind.append((self.lsn, partial(self._hear, self.lsn, rows, counts, lose=lose, late=late)))
+        if not self.lags:
+            self.catch_up()
+
+    def catch_up(self, most: int = 1_000) -> None:
+        """Let the stream send commits that it is behind."""
+        for _, hear in self.behind[:most]:
+            hear()
+        del self.behind[:most]
+
+    def _hear(self, lsn: int, rows: Sequence[Any], counts: Mapping[str, int], *, lose: bool, late: bool) -> None:
+        """Send the messages of one commit."""
         if not lose or not self.is_lost_before:
-            self.heard = self.lsn
+            self.heard = lsn
         if lose:
             return
         for table, op, key, before, now, order in rows:
+            if self.chunk is not None and self.chunk[0] == table:
+                self.chunk[1].pop(key, None)
             images = {side: value and {"id": key, "n": value} for side, value in (("before", before), ("after", now))}
-            transaction = {"id": f"{self.lsn}:{self.lsn}", "total_order": order, "data_collection_order": order}
-            self._row(table, {**images, "op": op, "transaction": transaction}, snapshot="false", lsn=self.lsn)
-        parts = [{"data_collection": f"public.{table}", "event_count": count} for table, count in counts.items()]
-        end = {"status": "END", "id": f"{self.lsn}:{self.lsn}", "ts_ms": 1_767_225_600_000, "event_count": len(rows)}
-        self.withheld.append(end | {"data_collections": parts})
+            transaction = {"id": f"{lsn}:{lsn}", "total_order": order, "data_collection_order": order}
+            value = {**images, "op": op, "transaction": transaction}
+            self._row(table, value, snapshot="false", lsn=lsn, ts_ms=self._time(lsn))
+        self._end(lsn, counts)
         if not late:
+            self.release()
+
+    def _end(self, lsn: int, counts: Mapping[str, int]) -> None:
+        parts = [{"data_collection": f"public.{table}", "event_count": count} for table, count in counts.items()]
+        end = {"status": "END", "id": f"{lsn}:{lsn}", "ts_ms": self._time(lsn), "event_count": sum(counts.values())}
+        self.withheld.append(end | {"data_collections": parts})
+
+    def _time(self, lsn: int) -> int:
+        return self.began + 2_000 * lsn
+
+    def _watermark(self) -> None:
+        """Write a row into the table of watermarks, and hear of it; its END comes behind those that are late."""
+        self.lsn += 10
+        self.states[self.lsn] = {name: dict(rows_of) for name, rows_of in self.tables.items()}
+        is_late, self.heard = bool(self.withheld), self.lsn
+        self._end(self.lsn, {"signals": 1})
+        if not is_late:
             self.release()
 
     def release(self) -> None:
@@ -138,13 +176,18 @@ class Source:
                 self.unread += [(name.rsplit(".", 1)[-1], chunk) for chunk in chunks]
         if self.chunk is None and self.unread:
             table, keys = self.unread.pop(0)
+            if not self.only_reads:
+                self._watermark()
             self.chunk = table, {key: self.tables[table][key] for key in keys if key in self.tables[table]}
         elif self.chunk is not None:
             table, rows = self.chunk
             for key, value in rows.items():
                 image = {"before": None, "after": {"id": key, "n": value}, "op": "r", "transaction": None}
-                self._row(table, image, snapshot="incremental", lsn=None, sequence=f'["{self.heard}","{self.lsn}"]')
+                about = {"snapshot": "incremental", "lsn": None, "sequence": f'["{self.heard}","{self.lsn}"]'}
+                self._row(table, image, **about, ts_ms=self._time(self.lsn))
             self.chunk = None
+            if not self.only_reads:
+                self._watermark()
             if all(name != table for name, _ in self.unread):
                 self._notify("TABLE_SCAN_COMPLETED", scanned_collection=f"public.{table}", status="SUCCEEDED")
             if not self.unread:
@@ -162,7 +205,6 @@ class Source:
             "db": "shop",
             "schema": "public",
             "table": table,
-            "ts_ms": 1_767_225_600_000,
         }
         self._send(f"{self.prefix}.public.{table}", json.dumps(value | {"source": source | about}))
 
@@ -224,13 +266,16 @@ def test_a_requested_snapshot_makes_right_what_was_lost_and_nothing_wrong(shop: 
     lake.run()
     assert_right(source, lake)
     source.is_lost_before = quiet = chance.random() < 0.5
+    source.only_reads = source.lags = not quiet and chance.random() < 0.7
     for _ in range(chance.randint(1, 3)):
         source.commit(lose=True)
     first = request(lake, "first", *(TABLES if chance.random() < 0.5 else TABLES[:1]))
     second, refused, given_up = None, 0, False
     for turn in range(60):
-        if not quiet and turn < 12 and chance.random() < 0.5:
+        if not quiet and (turn < 12 or source.only_reads) and chance.random() < 0.5:
             source.commit(late=chance.random() < 0.4)
+        if chance.random() < 0.3 or turn > 24:
+            source.catch_up(chance.randint(1, 4))
         if chance.random() < 0.7:
             source.read()
         under_way = requested_snapshots.open_requests(paths)
@@ -256,8 +301,10 @@ def test_a_requested_snapshot_makes_right_what_was_lost_and_nothing_wrong(shop: 
     assert ended[first].status == (FAILED if given_up else LOADED)
     read = {name for each in ended.values() if each.status == LOADED for name in each.tables}
     assert set(ended[first].tables) <= read
+    source.lags = False
     if not quiet:
         source.commit()
+        source.release()
     lake.run()
     for name in TABLES:
         wrong = {key for table, key in source.lost if table == name and name not in read}

@@ -1,6 +1,7 @@
 """A connector is asked to read tables anew while the source is written to: what was wrong is right, and stays so."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -23,7 +24,7 @@ from txloom.steps.landing import follow_snapshots
 from txloom.steps.snapshots.request_snapshot import give_up_request, request_snapshot
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables
-from txloom.storage.landing import requested_snapshots
+from txloom.storage.landing import requested_snapshots, rows_ahead
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import connector_signals
 
@@ -42,6 +43,14 @@ TOPICS = ("live-signals", "live-notices")
 LOST, WRONG, EXTRA = 2, 3, 777_777
 """Keys of a row that the lake is to lack, of one with another value there, and of one that the source has not."""
 WATERMARKS = "CREATE TABLE signals (id varchar(64) PRIMARY KEY, type varchar(32), data varchar(2048));"
+READING = pytest.mark.parametrize(
+    "settings",
+    [
+        {"read.only": "true"},
+        {"signal.enabled.channels": "source,kafka", "signal.data.collection": "public.signals"},
+    ],
+    ids=["read only", "a table has the watermarks"],
+)
 
 
 @pytest.fixture
@@ -85,14 +94,7 @@ def damage(lake: Lake, wrong: dict[str, str]) -> set[int]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"read.only": "true"},
-        {"signal.enabled.channels": "source,kafka", "signal.data.collection": "public.signals"},
-    ],
-    ids=["read only", "a table has the watermarks"],
-)
+@READING
 def test_what_was_wrong_is_right_once_the_connector_read_it_and_nothing_else_was_ever_wrong(
     fresh: Connect, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]
 ) -> None:
@@ -125,6 +127,61 @@ def test_what_was_wrong_is_right_once_the_connector_read_it_and_nothing_else_was
     assert in_lake(lake, "orders", 1).keys().isdisjoint({(777_777,)})
     with pytest.raises(ConfigurationError, match="no finding says that a table with a key needs a snapshot"):
         request_snapshot(step_of(lake.pipeline, lake.warehouse, "again"), [])
+
+
+TRANSACTIONS = 6_000
+NUMBERED = f"""
+    DO $$ BEGIN FOR n IN 1..{TRANSACTIONS} LOOP
+        UPDATE orders SET amount = n WHERE id = n % 25;
+        UPDATE lines SET qty = n WHERE order_id = 1;
+        COMMIT;
+        PERFORM pg_sleep(0.001);
+    END LOOP; END $$;
+"""
+"""Transactions, each of which writes its number into an order, and into a line that no request reads."""
+
+
+@pytest.mark.long
+@READING
+@pytest.mark.parametrize("is_declared", [False, True], ids=["", "declared"])
+def test_no_state_shows_a_row_that_the_connector_read_before_its_commit(
+    fresh: Connect,
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, str],
+    *,
+    is_declared: bool,
+) -> None:
+    """Without a table of watermarks the connector sent rows that were hundreds of commits ahead of their position."""
+    monkeypatch.setattr(follow_snapshots, "AFTER", timedelta(seconds=2))
+    lake, shown = started(fresh, spark, tmp_path, **settings), list[tuple[int, int]]()
+    if is_declared:
+        signals = lake.pipeline.source.signals.model_copy(update={"watermarks": "public.signals"})
+        source = lake.pipeline.source.model_copy(update={"signals": signals})
+        lake.pipeline = lake.pipeline.model_copy(update={"source": source})
+    fresh.postgres.psql("UPDATE orders SET amount = 0; UPDATE lines SET qty = 0;", fresh.database)
+    caught_up(fresh, lake, 1_000_000)
+    paths = TablePaths(lake.warehouse, "live")
+    request_snapshot(step_of(lake.pipeline, lake.warehouse, "asked"), ["orders"])
+    with ThreadPoolExecutor() as writer:
+        written = writer.submit(fresh.postgres.psql, NUMBERED, fresh.database)
+        while (asked := requested_snapshots.requests(paths)[0]).status != requested_snapshots.LOADED:
+            if asked.status == requested_snapshots.FAILED:
+                assert "SQL_EXCEPTION" in (asked.detail or ""), asked
+                request_snapshot(step_of(lake.pipeline, lake.warehouse, f"{asked.request} again"), ["orders"])
+            lake.run()
+            newest = max(row["amount"] for row in lake.rows("orders") if row["amount"] is not None)
+            shown.append((newest, max(row["qty"] for row in lake.rows("lines"))))
+            if written.done():
+                fresh.postgres.psql("UPDATE lines SET item = 'later' WHERE order_id = 2", fresh.database)
+        written.result()
+    caught_up(fresh, lake, 2_000_000)
+    assert_equal(fresh, lake)
+    assert [each for each in shown if each[0] > each[1]] == []
+    assert len({number for _, number in shown}) > 2, "too few states were looked at"
+    landed = lake.query("rows_ahead", "select sum(rows) as rows, count(of_landing) as landings from t")
+    assert landed[0]["rows"] > 0 and landed[0]["landings"] > 0 and rows_ahead.waiting(lake.pipeline, paths) == []
 
 
 def silent_after(lake: Lake, seconds: float) -> None:

@@ -40,6 +40,7 @@ SCHEMAS = {
     "readers": system_tables.READERS,
     "source_partitions": system_tables.SOURCE_PARTITIONS,
     "source_snapshots": system_tables.SOURCE_SNAPSHOTS,
+    "rows_ahead": system_tables.ROWS_AHEAD,
     "change_events": system_tables.CHANGE_EVENTS,
 }
 

@@ -309,12 +309,13 @@ def beside(made: Play, state: State, sequence: str) -> list[Message]:
 
 
 def as_incremental(text: str, sequence: str) -> str:
-    """Return a row of a snapshot as one that was read beside the stream."""
+    """Return a row of a snapshot as one that was read beside the stream, half a minute before any commit."""
     message = json.loads(text)
     record = message if isinstance(message.get("value"), str) else None
     inner = json.loads(record["value"]) if record else message
     payload = inner.get("payload", inner)
-    payload["source"] |= {"snapshot": "incremental", "sequence": sequence, "lsn": None}
+    at = payload["source"]["ts_ms"] - 30_000
+    payload["source"] |= {"snapshot": "incremental", "sequence": sequence, "lsn": None, "ts_ms": at}
     return json.dumps({**record, "value": json.dumps(inner)} if record else inner)
 
 
@@ -322,10 +323,12 @@ def test_rows_that_nobody_asked_for_leave_older_ones_and_a_finding_names_their_t
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
     cycle(lake, producer, messages(commit(made, 1000, *[("I", None, row(n, "a")) for n in (1, 2)])))
     cycle(lake, producer, beside(made, {"t": rows_of(PLAIN, row(2, "a"))}, '["1000","1008"]'))
+    cycle(lake, producer, ())
     assert_right(lake, made)
     assert needing(lake) == [], "no row is older: both are of this commit"
     cycle(lake, producer, messages(commit(made, 2000, ("I", None, row(3, "b")))))
     cycle(lake, producer, beside(made, {"t": rows_of(PLAIN, row(3, "b"))}, '["2000","2008"]'))
+    cycle(lake, producer, ())
     assert_right(lake, made)
     assert needing(lake) == [(f.READ_AGAIN, "t", 2000)]
 

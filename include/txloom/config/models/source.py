@@ -82,6 +82,14 @@ class Signals(Model):
         Text | None,
         Field(description="The connector's topic.prefix; by default what transaction_topic has before .transaction"),
     ] = None
+    watermarks: Annotated[
+        Text | None,
+        Field(
+            description="The table that the connector keeps the watermarks of its chunks in, with its schema: its "
+            "signal.data.collection. On PostgreSQL, rows that it reads beside its stream are then shown at once; "
+            "without it they wait for a later commit"
+        ),
+    ] = None
     answer_within: Annotated[
         Duration,
         Field(

@@ -51,8 +51,8 @@ from txloom.events.debezium.messages import (
     read_border,
     read_row,
 )
-from txloom.events.debezium.positions import BINLOG, Transaction, connector_of, read_transaction
-from txloom.events.envelope import BEHIND, ENVELOPE, OF_INCREMENTAL, OF_SNAPSHOT
+from txloom.events.debezium.positions import BINLOG, Transaction, connector_of, may_be_ahead, read_transaction
+from txloom.events.envelope import BEHIND, ENVELOPE, OF_AHEAD, OF_INCREMENTAL, OF_SNAPSHOT
 from txloom.events.goldengate.messages import INSERTS
 from txloom.events.malformed import Poison, read_message, unsigned
 from txloom.events.source_names import SourceNames
@@ -78,13 +78,16 @@ class DebeziumDecoder:
         transaction_topic: str,
         ignored: Sequence[str] | None = None,
         spellings: Mapping[str, str] | None = None,
+        *,
+        holds_ahead: bool = False,
     ) -> None:
         """Compile the decoders of a source's messages.
 
         ignored: source tables that are left alone; if given, rows of any other that is not watched are poison.
         spellings: how sources of tables were spelled so far.
+        holds_ahead: whether rows that may be ahead of the stream are marked, and get no table.
         """
-        self._topic = transaction_topic
+        self._topic, self._holds_ahead = transaction_topic, holds_ahead
         self.names = SourceNames(tables, ignored, spellings)
         self._keys = {table.name: KeyReader(table) for table in tables}
 
@@ -159,19 +162,23 @@ class DebeziumDecoder:
         alone = op in INSERTS and not key
         # What MySQL compressed into one event of its binlog has one position, however often a row changed there.
         said = f"{row}/{digest.hex()}" if key and transaction is not None and source.connector in BINLOG else row
+        at = _committed_at(source)
+        is_held = self._holds_ahead and _of_snapshot(op, source) == OF_INCREMENTAL and may_be_ahead(source)
+        is_held = is_held and at is not None  # nobody can say when the stream is past it
+        shown = None if is_held else table
         return {
             "kind": "row",
-            **_within(transaction, f"{message.op}:{position}:{row}", table),
+            **_within(transaction, f"{message.op}:{position}:{row}", shown),
             "csn": connector.csn(source, transaction),
             "pos": pos,
             "source_table": name,
-            "table": table.name if table is not None else None,
+            "table": shown.name if shown is not None else None,
             "op": op,
-            "detail": _of_snapshot(op, source),
+            "detail": OF_AHEAD if is_held else _of_snapshot(op, source),
             "identity": _identity(f"{position}:{message.op}:{said}", transaction, pos if alone else None),
             "payload": payload,
             "digest": digest,
-            "committed_at": _committed_at(source),
+            "committed_at": at,
             "producer_run": headers.get(RUN),
             "headers": kept or None,
         }

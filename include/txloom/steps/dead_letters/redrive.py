@@ -59,7 +59,9 @@ def redrive(step: Step, selection: Selection) -> Counts:
         return {"transactions": 0, "events": 0}
     step = replace(step, session=_no_session)
     first = finish_last(step) + 1
-    turns = _in_turns(landing_tables.decode_again(partial(SourceDecoder, pipeline), events, first, paths))
+    turns = _in_turns(
+        landing_tables.decode_again(partial(SourceDecoder, pipeline, holds_ahead=True), events, first, paths)
+    )
     for number, turn in enumerate(turns, first):
         again = LandingPlan(number, datetime.now(UTC), ())
         planned = {"landing": number, "run_id": step.run_id, "at": again.at, "topic": open_letters.REDRIVE}

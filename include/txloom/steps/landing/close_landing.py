@@ -1,9 +1,9 @@
 """The end of a landing: what follows from its events once they are written."""
 
 from txloom.steps.landing.producer_checks import after_snapshot
-from txloom.steps.landing.replaced_tables import replace_redeclared, replace_tables
+from txloom.steps.landing.replaced_tables import note_read_beside, replace_redeclared, replace_tables
 from txloom.steps.step import Counts, Step
-from txloom.storage.landing import connector_snapshots, landing_tables, partition_watermarks
+from txloom.storage.landing import connector_snapshots, landing_tables, partition_watermarks, rows_ahead
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources.splits import LandingPlan
@@ -34,6 +34,10 @@ def close(step: Step, planned: LandingPlan) -> Counts:
     if planned.reads_source:
         replace_tables(pipeline, paths, planned, advance, step.run_id)
         after_snapshot(pipeline, paths, planned.number, step.run_id)
+    if advance.ahead:
+        rows_ahead.note_held(paths, planned)
+    if planned.lands_ahead:
+        note_read_beside(pipeline, paths, planned.number, step.run_id)
     if planned.redecodes:
         replace_redeclared(pipeline, paths, planned, step.run_id)
     reached = partition_watermarks.advance(pipeline, paths, planned)

@@ -36,11 +36,13 @@ from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.sql import sql_name, text_list
 from txloom.storage.landing import (
     change_events,
+    connector_snapshots,
     kafka_offsets,
     landing_plan,
     landing_tables,
     loaded_snapshots,
     requested_snapshots,
+    rows_ahead,
 )
 from txloom.storage.landing.requested_snapshots import FAILED, LOADED, PLANNED, READ, SENT, Request
 from txloom.storage.publishing.watermark import merged
@@ -146,6 +148,10 @@ def _settle(step: Step, request: Request, last: int) -> int:
         detail = f"{away} rows that it may have read were dismissed, so that nothing was deleted: ask again"
         requested_snapshots.write(paths, request, FAILED, detail=detail)
         return last
+    if early := _is_early(step, request):
+        if request.detail != early:
+            requested_snapshots.write(paths, request, READ, detail=early)
+        return last
     if outdated_tables(pipeline, paths) & {*request.tables}:
         LOG.info(f"snapshot {request.request}: it waits until the next merge has followed the edit of the declaration")
         return last
@@ -159,6 +165,20 @@ def _settle(step: Step, request: Request, last: int) -> int:
     LOG.info(f"snapshot {request.request}: {count} rows that the source no longer has are deleted")
     requested_snapshots.write(paths, request, READ, removed=request.removed + count, detail=None)
     return last + 1
+
+
+def _is_early(step: Step, request: Request) -> str | None:
+    """Return why the current tables may not show the moment yet at which the connector read; None: they do."""
+    pipeline, paths, signals = step.pipeline, step.paths, step.pipeline.source.signals
+    if any(each.landing > request.landing for each in rows_ahead.waiting(pipeline, paths)):
+        return "its rows wait until the tables show a later commit of the source"
+    if signals is None or signals.watermarks is not None:
+        return None
+    if not rows_ahead.were_held(paths, request.landing) and connector_snapshots.has_beside(paths, request.landing):
+        return None
+    if rows_ahead.has_passed(pipeline, paths, requested_snapshots.read_at(paths, request), request.since_csn):
+        return None
+    return "nothing is deleted until the tables show a later commit of the source"
 
 
 def _may_be_read(request: Request) -> str:

@@ -13,6 +13,7 @@ from txloom.config.models.source import Kafka
 from txloom.events import formats
 from txloom.steps.landing.close_landing import close
 from txloom.steps.landing.follow_snapshots import follow_snapshots
+from txloom.steps.landing.land_ahead import land_ahead
 from txloom.steps.landing.producer_checks import after_landing
 from txloom.steps.landing.redecode import finish_redecoding, redecode_undecided
 from txloom.steps.landing.unreadable_files import note_unreadable
@@ -50,7 +51,7 @@ def land_events(step: Step) -> Counts:
     landing_tables.create_tables(step.paths)
     plan = _last_planned(step.pipeline, step.paths)
     last = redecode_undecided(step, follow_snapshots(step, _finish_planned(step, plan)), plan)
-    return _finish(step, _plan(step, last + 1))
+    return _finish(step, _plan(step, land_ahead(step, last) + 1))
 
 
 def finish_last(step: Step) -> int:
@@ -150,7 +151,7 @@ def _finish(step: Step, planned: LandingPlan) -> Counts:
     if landing_tables.last_finished(paths) >= planned.number:
         return {}
     if planned.splits:
-        new = partial(formats.SourceDecoder, pipeline)
+        new = partial(formats.SourceDecoder, pipeline, holds_ahead=True)
         ordered = formats.is_ordered(pipeline)
         landing_tables.write_events(step.session, new, _reader(pipeline), planned, paths, ordered=ordered)
         after_landing(pipeline, paths, planned.number, step.run_id)

@@ -65,8 +65,9 @@ def replace_tables(pipeline: Pipeline, paths: TablePaths, planned: LandingPlan, 
     back = [
         Finding(f.CSN_BACK, None, None, each.csn, None, each.went_back) for each in advance.retaken if each.went_back
     ]
-    beside = _read_beside(pipeline, paths, planned.number) if advance.read_beside else []
-    findings.record(paths, [*unsure, *back, *beside], run_id)
+    findings.record(paths, [*unsure, *back], run_id)
+    if advance.read_beside:
+        note_read_beside(pipeline, paths, planned.number, run_id)
 
 
 def replace_redeclared(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan, run_id: str) -> None:
@@ -149,17 +150,18 @@ def _time(paths: TablePaths, csn: int) -> str | None:
     return None if at is None else at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
 
 
-def _read_beside(pipeline: Pipeline, paths: TablePaths, number: int) -> list[Finding]:
-    """Return the tables with rows that are older than ones which the connector read beside its stream.
+def note_read_beside(pipeline: Pipeline, paths: TablePaths, number: int, run_id: str) -> None:
+    """Record the tables with rows that are older than ones which the connector read beside its stream.
 
     Where nobody asked for those here, the older ones may be rows that the source no longer has.
     """
     requested = {name for each in requested_snapshots.open_requests(paths) for name in each.tables}
     current = {row_table.table.name: paths.table(row_table.current) for row_table in row_tables(pipeline)}
     why = "the connector read rows of it beside its stream, and nobody asked for that here"
-    return [
+    beside = [
         Finding(f.READ_AGAIN, name, None, csn, None, why)
         for name, csn in retaken_snapshots.read_beside(paths, number).items()
         if name in current and name not in requested
         if small_tables.query(current[name], f"select 1 as n from t where _txloom_csn < {csn} limit 1")
     ]
+    findings.record(paths, beside, run_id)

@@ -6,6 +6,7 @@ from txloom.config import names
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
+from txloom.storage.landing import rows_ahead
 from txloom.storage.maintenance import expiry, forgotten_messages
 
 
@@ -25,6 +26,8 @@ def expire(step: Step) -> dict[str, int]:
     if keep is not None:
         since = forgotten_messages.forgotten(paths)
         landing = expiry.expired_landing(paths, now - keep, since.landing)
+        if landing and (waiting := rows_ahead.waiting(step.pipeline, paths)):
+            landing = min(landing, waiting[0].landing - 1)
         if landing:
             messages = forgotten_messages.forget_messages(lambda: step.spark, paths, landing, now - keep, since)
     open_letters.remember(paths)

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config import names
+from txloom.events.envelope import OF_AHEAD
 from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.dead_letters import deliveries
 from txloom.storage.dead_letters.open_letters import MESSAGE
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
-from txloom.storage.delta.sql import text_list
+from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.transactions import reused_ids
 
@@ -21,7 +22,9 @@ ROWS_AT_ONCE = 50_000
 """About how many messages are decoded at once."""
 IN_ORDER = 'order by landing, "row"'
 MESSAGE_COLUMNS = [*(name.strip('" ') for name in MESSAGE.split(",")), "landing"]
-UNWATCHED = "kind = 'row' and \"table\" is null and value is not null"
+NOT_AHEAD = f"detail is distinct from {text_literal(OF_AHEAD)}"
+"""Events without the rows that wait until the stream is past them (`storage.landing.rows_ahead`)."""
+UNWATCHED = f"kind = 'row' and \"table\" is null and value is not null and {NOT_AHEAD}"
 """Rows of tables that were not watched when they were landed, and whose messages are kept."""
 UNDECIDED = "transaction_id not in (select transaction_id from d where transaction_id is not null)"
 """Events of no transaction that was finished; d: the finished ones."""
@@ -37,7 +40,8 @@ class Undecided:
         """Return the ids of the transactions that wait, and of those with events in landings that no batch took."""
         after = 0 if seen is None else seen.landing
         pending = small_tables.query(self.paths.table(names.PENDING_TRANSACTIONS), "select transaction_id from t")
-        landed = f"landing > {after} and kind in ('row', 'metadata', 'marker') and transaction_id is not null"
+        of_transactions = f"kind in ('row', 'metadata', 'marker') and transaction_id is not null and {NOT_AHEAD}"
+        landed = f"landing > {after} and {of_transactions}"
         new = small_tables.query(self.paths.change_events, f"select distinct transaction_id from t where {landed}")
         return sorted({row["transaction_id"] for row in (*pending, *new)})
 
@@ -46,7 +50,7 @@ class Undecided:
         if not transactions:
             return pa.table({})
         columns = f'{MESSAGE}, landing, "row", {", ".join(reused_ids.COLUMNS)}'
-        chosen = "kind in ('row', 'metadata', 'marker') and value is not null"
+        chosen = f"kind in ('row', 'metadata', 'marker') and value is not null and {NOT_AHEAD}"
         ids = pa.array(transactions, pa.string())
         sql = f"select {columns} from t where {chosen}"
         events = arrow_tables.matching(self.paths.change_events, sql, "transaction_id", ids)

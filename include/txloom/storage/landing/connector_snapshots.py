@@ -13,7 +13,7 @@ from typing import Any
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeforeHistory
-from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE
+from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE, OF_AHEAD
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.delta.sql import instant_literal, text_list, text_literal
 from txloom.storage.landing import retaken_snapshots
@@ -27,7 +27,7 @@ from txloom.transactions.snapshots import Shown, Snapshots, advanced
 REPLACES = f"{names.SYSTEM_PREFIX}snapshot:"
 """The prefix of the ids of transactions that empty tables which a snapshot replaces; the landing's number follows."""
 _LOADS = text_list(names.LOADS)
-_OF_STREAM = f"(kind = 'metadata' or kind = 'row' and op <> 'r') and topic not in ({_LOADS})"
+OF_STREAM = f"(kind = 'metadata' or kind = 'row' and op <> 'r') and topic not in ({_LOADS})"
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,15 @@ class Advance:
     """What a landing changes. bound: the csn that bounds valid-through; None: nothing does.
 
     begun: the csn of the snapshot that the stream begins with, where the landing closes it. retaken: the snapshots
-    beside the stream that it closes, in commit order. read_beside: whether it has rows of an incremental one.
+    beside the stream that it closes, in commit order. read_beside: whether it has rows of an incremental one. ahead:
+    whether it has rows that may be ahead of the stream.
     """
 
     bound: int | None = None
     begun: int | None = None
     retaken: tuple[Retaken, ...] = ()
     read_beside: bool = False
+    ahead: bool = False
 
 
 def note_left_out(pipeline: Pipeline, paths: TablePaths, number: int, at: datetime) -> None:
@@ -86,7 +88,8 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan, shown_t
     shown = _shown(paths, landing.number)
     if not shown.rows and before.snapshots.lowest is None:
         is_unknown = before == SnapshotProgress() and landing.reads_source and _may_begin(paths, landing.number)
-        return Advance(NOWHERE if is_unknown else None, read_beside=shown.beside > 0)
+        bound = NOWHERE if is_unknown else None
+        return Advance(bound, read_beside=shown.beside > 0, ahead=shown.ahead > 0)
     everything = landing.reads_source and not _left_out(paths, landing.number)
     after = advanced(before.snapshots, shown, everything=everything)
     open_now = after.lowest is not None
@@ -108,7 +111,7 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan, shown_t
     row = {**about, **vars(after), "since": since, "initial": initial, "newest": newest, "fresh": fresh, "mixed": mixed}
     schema_evolution.ensure(_path(paths), SOURCE_SNAPSHOTS)
     small_tables.append(_path(paths), [row], SOURCE_SNAPSHOTS, once=(_write_id(paths, "shown"), landing.number))
-    return Advance(after.bound, begun, retaken, shown.beside > 0)
+    return Advance(after.bound, begun, retaken, shown.beside > 0, shown.ahead > 0)
 
 
 def progress(paths: TablePaths, before: int = 2**63 - 1) -> SnapshotProgress:
@@ -204,6 +207,12 @@ def taken_twice(pipeline: Pipeline, paths: TablePaths, number: int) -> list[tupl
     return [(row["table"], row["csn"], row["times"]) for row in rows if row["times"] > 1]
 
 
+def has_beside(paths: TablePaths, after: int) -> bool:
+    """Return whether a landing after another one has rows that the connector read beside its stream."""
+    sql = f"select 1 as n from t where landing > {after} and {OF_ROWS_BESIDE} limit 1"
+    return bool(small_tables.query(paths.change_events, sql))
+
+
 def sent(
     pipeline: Pipeline, paths: TablePaths, table: str, since: int, until: int, after: datetime | None = None
 ) -> list[int]:
@@ -247,15 +256,16 @@ def _shown(paths: TablePaths, number: int) -> Shown:
         "lowest": f"min(csn) {of_snapshot}",
         "highest": f"max(csn) {of_snapshot}",
         "last": f"max(csn) filter (where kind = 'row' and detail = '{LAST_OF_SNAPSHOT}')",
-        "stream": f"max(csn) filter (where {_OF_STREAM})",
+        "stream": f"max(csn) filter (where {OF_STREAM})",
         "beside": f"count(*) filter (where {OF_ROWS_BESIDE})",
+        "ahead": f"count(*) filter (where kind = 'row' and detail = {text_literal(OF_AHEAD)})",
     }
     selected = ", ".join(f'{sql} as "{name}"' for name, sql in columns.items())
     row: dict[str, Any] = small_tables.query(paths.change_events, f"select {selected} from t where landing = {number}")[
         0
     ]
     ends = {name: NOWHERE if row[name] is None else row[name] for name in ("last", "stream")}
-    return Shown(row["rows"], row["lowest"], row["highest"], **ends, beside=row["beside"])
+    return Shown(row["rows"], row["lowest"], row["highest"], **ends, beside=row["beside"], ahead=row["ahead"])
 
 
 def _initial(paths: TablePaths, number: int, csn: int | None) -> int:
@@ -265,7 +275,7 @@ def _initial(paths: TablePaths, number: int, csn: int | None) -> int:
     """
     if csn is None:
         return NOWHERE
-    below = f"select 1 as n from t where csn < {csn} and landing <= {number} and {_OF_STREAM} limit 1"
+    below = f"select 1 as n from t where csn < {csn} and landing <= {number} and {OF_STREAM} limit 1"
     return NOWHERE if small_tables.query(paths.change_events, below) else csn
 
 

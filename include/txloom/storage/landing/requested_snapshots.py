@@ -7,6 +7,7 @@ from typing import Any
 
 from txloom.config import names
 from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import SNAPSHOT_REQUESTS
 
@@ -42,6 +43,14 @@ def requests(paths: TablePaths) -> list[Request]:
 def open_requests(paths: TablePaths) -> list[Request]:
     """Return the requests that are under way, the newest first."""
     return [each for each in requests(paths) if each.status in OPEN]
+
+
+def read_at(paths: TablePaths, request: Request) -> datetime:
+    """Return when the connector had read the tables of a request at the latest."""
+    of_request = f"request = {text_literal(request.request)} and status = '{READ}'"
+    rows = small_tables.query(paths.table(names.SNAPSHOT_REQUESTS), f"select min(at) as at from t where {of_request}")
+    first: datetime = rows[0]["at"]
+    return first
 
 
 def loaded(paths: TablePaths, after: int = 0) -> dict[str, int]:

@@ -159,7 +159,8 @@ class LandingPlan:
     splits: pieces of files or of partitions, none for a landing of what txloom writes itself. followed: how far the
     files were read that files of the plan follow. reads_source: it takes what the source has, so that what it shows is
     new; a snapshot that is loaded, or a redrive, shows nothing of how far the source is. redecodes: it decodes
-    undecided transactions again, by a changed declaration.
+    undecided transactions again, by a changed declaration. lands_ahead: it lands rows again that may have been ahead of
+    the stream.
     """
 
     number: int
@@ -168,6 +169,7 @@ class LandingPlan:
     followed: Mapping[Name, Position] = field(default_factory=dict)
     reads_source: bool = False
     redecodes: bool = False
+    lands_ahead: bool = False
 
     @property
     def bytes(self) -> int:

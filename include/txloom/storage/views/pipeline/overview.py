@@ -18,12 +18,12 @@ from txloom.config.models.alerts import Alerts
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.stand_in import stand_in
 from txloom.quality import incidents as rules
-from txloom.quality.incidents import Facts, Incident
+from txloom.quality.incidents import Facts, Incident, moment
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
 from txloom.storage.health.facts import cut_of, facts, holder_of, lifecycles_of
 from txloom.storage.health.remembered import Memory, keep, remembered, remembering
-from txloom.storage.landing import connector_snapshots
+from txloom.storage.landing import connector_snapshots, rows_ahead
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import unread_snapshots
 from txloom.storage.runs import lease
@@ -41,6 +41,11 @@ SNAPSHOT = "snapshot under way"
 WAITS = (
     "Nothing, while the connector's snapshot runs: readers see all of it at once, when it is over. Where it is over at "
     "the source, ask the connector: its last row, or a transaction behind it, has not come."
+)
+AHEAD = "rows wait for the stream"
+PASSED = (
+    "Nothing, while the source commits. If it is quiet, let a heartbeat write a row (heartbeat.action.query). Let the "
+    "connector keep its watermarks in a table, and name it in source.signals.watermarks: such rows do not wait."
 )
 UNREAD = "snapshot cannot be read"
 READABLE = (
@@ -258,6 +263,7 @@ def _snapshot(pipeline: Pipeline, paths: TablePaths) -> Iterator[Incident]:
     kind = connector_snapshots.SnapshotProgress
     progress = remembered("snapshots", kind, lambda: connector_snapshots.progress(paths))
     yield from _unread(pipeline, paths, progress.newest)
+    yield from _ahead(pipeline, paths)
     if progress.snapshots.bound is None:
         return
     rows = progress.snapshots.rows
@@ -266,6 +272,19 @@ def _snapshot(pipeline: Pipeline, paths: TablePaths) -> Iterator[Incident]:
     what = f"The source sends a snapshot; {many} landed. Valid-through stays at most {progress.snapshots.bound}.{ended}"
     page = f"dags/{names.cdc_dag_id(pipeline.name)}"
     yield Incident(SNAPSHOT, "", progress.since, "warn", what, WAITS, rows, (), page)
+
+
+def _ahead(pipeline: Pipeline, paths: TablePaths) -> Iterator[Incident]:
+    """Yield the reason why rows that a connector read beside its stream are not shown yet."""
+    kind = list[rows_ahead.Waiting]
+    waiting = remembered("ahead", kind, lambda: rows_ahead.waiting(pipeline, paths))
+    if waiting:
+        rows, until = sum(each.rows for each in waiting), max(each.read_until for each in waiting)
+        many, wait = ("1 row", "waits") if rows == 1 else (f"{rows} rows", "wait")
+        what = f"{many} that the connector read beside its stream {wait} until the tables show a commit after "
+        what += f"{moment(until + rows_ahead.CLOCKS_DIFFER)}."
+        since = min(each.read_until for each in waiting)
+        yield Incident(AHEAD, "", since, "warn", what, PASSED, rows, (), f"dags/{names.cdc_dag_id(pipeline.name)}")
 
 
 def _unread(pipeline: Pipeline, paths: TablePaths, newest: int | None) -> Iterator[Incident]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
+from txloom.events.envelope import OF_AHEAD
 from txloom.quality import masking
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import dismissals, open_letters
@@ -130,7 +131,7 @@ def _candidates(paths: TablePaths, name: TransactionName) -> list[Row]:
 def _only_landed(paths: TablePaths, where: str) -> list[Row]:
     """Return transactions that are not decided: the buffer has not read them, they are unwatched, or unreadable."""
     named = "coalesce(transaction_id, concat(xid, ':', csn))"
-    watched = "bool_or(\"table\" is not null or kind = 'metadata')"
+    watched = f"bool_or(\"table\" is not null or kind = 'metadata' or detail = {text_literal(OF_AHEAD)})"
     columns = f"{named} as transaction_id, max(xid) as xid, max(csn) as csn, max(committed_at) as committed_at"
     condition = f"{where} and kind in ('row', 'metadata', 'marker', 'poison') and {named} is not null"
     sql = f"select {columns}, {watched} as watched, bool_and(kind = 'poison') as poison, max(landing) as landing"

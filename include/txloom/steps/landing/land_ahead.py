@@ -1,0 +1,51 @@
+"""Land rows with their tables that waited until the stream was past the moment at which they were read (ADR 55)."""
+
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from txloom.config import names
+from txloom.events.formats import SourceDecoder
+from txloom.steps.landing.close_landing import close
+from txloom.steps.step import Step
+from txloom.storage.buffer.finished_transactions import finished_before
+from txloom.storage.landing import change_events, landing_plan, landing_tables, rows_ahead
+from txloom.storage.landing.rows_ahead import Waiting
+from txloom.storage.sources.splits import LandingPlan
+
+LOG = logging.getLogger(__name__)
+TOPIC = f"{names.SYSTEM_PREFIX}rows_ahead"
+"""The topic under which landings are planned that land such rows again."""
+
+
+def land_ahead(step: Step, last: int) -> int:
+    """Land again what waits and is certain by now; return the number of the last landing, which may be a new one.
+
+    A run that dies in it leaves the rows waiting, or lands them twice; the second time they are duplicates.
+
+    last: the number of the last landing, which is finished.
+    """
+    for each in rows_ahead.waiting(step.pipeline, step.paths):
+        if rows_ahead.is_certain(step.pipeline, step.paths, each):
+            last += 1
+            _land(step, each, last)
+    return last
+
+
+def _land(step: Step, each: Waiting, number: int) -> None:
+    """Land the rows of one landing again, and record that they wait no more."""
+    paths, landing = step.paths, LandingPlan(number, datetime.now(UTC), ())
+    landing_plan.write_topics(paths, landing, step.run_id, [TOPIC])
+    messages = rows_ahead.messages(paths, each.landing)
+    if messages.num_rows:
+        decoded = landing_tables.decode_again(partial(SourceDecoder, step.pipeline), messages, number, paths)
+        rows = change_events.landed_again(decoded, landing)
+        known = finished_before(paths, rows)
+        landing_tables.append(change_events.with_compact_events(rows, landing, known=known), landing, paths)
+    rows_ahead.note_landed(paths, landing, each.landing)
+    close(step, replace(landing, lands_ahead=True))
+    LOG.info(
+        f"the stream is past the time at which the connector read {each.rows} rows beside it (landing {each.landing}): "
+        f"they are taken in (landing {number})"
+    )
