@@ -308,13 +308,13 @@ def beside(made: Play, state: State, sequence: str) -> list[Message]:
     return [(topic, as_incremental(text, sequence)) for topic, text in rows]
 
 
-def as_incremental(text: str, sequence: str) -> str:
-    """Return a row of a snapshot as one that was read beside the stream, half a minute before any commit."""
+def as_incremental(text: str, sequence: str, seconds: int = -30) -> str:
+    """Return a row of a snapshot as one that was read beside the stream, so many seconds behind the commits."""
     message = json.loads(text)
     record = message if isinstance(message.get("value"), str) else None
     inner = json.loads(record["value"]) if record else message
     payload = inner.get("payload", inner)
-    at = payload["source"]["ts_ms"] - 30_000
+    at = payload["source"]["ts_ms"] + 1_000 * seconds
     payload["source"] |= {"snapshot": "incremental", "sequence": sequence, "lsn": None, "ts_ms": at}
     return json.dumps({**record, "value": json.dumps(inner)} if record else inner)
 
