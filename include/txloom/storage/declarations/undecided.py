@@ -22,8 +22,8 @@ ROWS_AT_ONCE = 50_000
 """About how many messages are decoded at once."""
 IN_ORDER = 'order by landing, "row"'
 MESSAGE_COLUMNS = [*(name.strip('" ') for name in MESSAGE.split(",")), "landing"]
-NOT_AHEAD = f"detail is distinct from {text_literal(OF_AHEAD)}"
-"""Events without the rows that wait until the stream is past them (`storage.landing.rows_ahead`)."""
+NOT_AHEAD = f"(detail is distinct from {text_literal(OF_AHEAD)})"
+"""Events except rows of an incremental snapshot that wait, or waited, for the stream (`storage.landing.rows_ahead`)."""
 UNWATCHED = f"kind = 'row' and \"table\" is null and value is not null and {NOT_AHEAD}"
 """Rows of tables that were not watched when they were landed, and whose messages are kept."""
 UNDECIDED = "transaction_id not in (select transaction_id from d where transaction_id is not null)"
