@@ -131,5 +131,6 @@ TESTED_BY = {
     "transactions/hashes": "transactions/test_compact_events",
     "transactions/memory": "transactions/test_completeness",
     "transactions/redelivered": "steps/backfill/test_transaction_rows",
+    "storage/snapshots/rows_ahead": "workloads/named/test_rows_ahead",
 }
 """A module of the library, and the file of tests that holds its rules."""

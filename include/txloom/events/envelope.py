@@ -37,7 +37,8 @@ FIRST_OF_TABLE, LAST_OF_TABLE = "first row of a table in a snapshot", "last row 
 OF_INCREMENTAL = "row of an incremental snapshot"
 """`detail` of a row that a connector read beside the stream: as of the commit that is its csn."""
 OF_AHEAD = "row of an incremental snapshot, perhaps ahead of the stream"
-"""`detail` of such a row whose values may be newer than its csn: it has no table until the stream is past its time."""
+"""`detail` of a row of an incremental snapshot whose values may be newer than its csn. The row has no table; it is
+landed again, with its table, once the stream has passed the read."""
 BEHIND = 1 << 59
 """Positions of rows that have what all changes of their csn left begin here, in 18 digits: behind those of any
 transaction."""

@@ -235,9 +235,9 @@ ROWS_AHEAD = arrow_schema(
         ("of_landing", pa.int64()),
     ]
 )
-"""One row for each landing with rows that may be ahead of the stream, and one for each that lands them again with their
-tables: of_landing says whose rows those are. lowest: their lowest csn. read_until: when the connector sent the last of
-them, by its clock."""
+"""One row for each landing with rows that may be ahead of the stream, and one for each landing that lands such rows
+again, with their tables. of_landing: the earlier landing of the rows that a landing lands again. rows, lowest: their
+number and their lowest csn. read_until: when the connector sent the last of them, by the connector's clock."""
 
 SNAPSHOT_REQUESTS = arrow_schema(
     [

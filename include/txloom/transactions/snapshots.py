@@ -16,7 +16,8 @@ class Shown:
 
     rows: how many rows of snapshots; lowest, highest: their csns, None without any. last: the highest csn of a row that
     ends its snapshot. stream: the highest csn of an event that is no row of a snapshot. beside: how many rows were read
-    beside the stream, which these snapshots do not concern; ahead: likewise, of rows that may be ahead of it.
+    beside the stream, which these snapshots do not concern. ahead: how many rows that
+    `beside` does not count were read beside the stream, and may be ahead of it.
     """
 
     rows: int = 0

@@ -24,8 +24,9 @@ from txloom.steps.landing import follow_snapshots
 from txloom.steps.snapshots.request_snapshot import give_up_request, request_snapshot
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables
-from txloom.storage.landing import requested_snapshots, rows_ahead
+from txloom.storage.landing import requested_snapshots
 from txloom.storage.paths import TablePaths
+from txloom.storage.snapshots import rows_ahead
 from txloom.storage.sources import connector_signals
 
 pytestmark = pytest.mark.stream
@@ -166,10 +167,10 @@ def test_no_state_shows_a_row_that_the_connector_read_before_its_commit(
     request_snapshot(step_of(lake.pipeline, lake.warehouse, "asked"), ["orders"])
     with ThreadPoolExecutor() as writer:
         written = writer.submit(fresh.postgres.psql, NUMBERED, fresh.database)
-        while (asked := requested_snapshots.requests(paths)[0]).status != requested_snapshots.LOADED:
-            if asked.status == requested_snapshots.FAILED:
-                assert "SQL_EXCEPTION" in (asked.detail or ""), asked
-                request_snapshot(step_of(lake.pipeline, lake.warehouse, f"{asked.request} again"), ["orders"])
+        while (newest_request := requested_snapshots.requests(paths)[0]).status != requested_snapshots.LOADED:
+            if newest_request.status == requested_snapshots.FAILED:
+                assert "SQL_EXCEPTION" in (newest_request.detail or ""), newest_request
+                request_snapshot(step_of(lake.pipeline, lake.warehouse, f"{newest_request.request} again"), ["orders"])
             lake.run()
             newest = max(row["amount"] for row in lake.rows("orders") if row["amount"] is not None)
             shown.append((newest, max(row["qty"] for row in lake.rows("lines"))))

@@ -16,7 +16,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.models.source import Signals
 from txloom.steps.landing import pending_work
 from txloom.steps.maintenance.expire import expire
-from txloom.storage.landing import rows_ahead
+from txloom.storage.snapshots import rows_ahead
 from txloom.storage.views.pipeline.overview import AHEAD, health
 from workloads.inbox import Producer
 from workloads.named.test_edited_lakes import declared
@@ -30,12 +30,12 @@ TIME = "1700000000000"
 
 
 def at(sent: Sequence[Message], seconds: int) -> list[Message]:
-    """Return messages with another time, counted from that of the source."""
+    """Return messages with a time that is some seconds after TIME."""
     return [(topic, text.replace(TIME, str(int(TIME) + seconds * 1000))) for topic, text in sent]
 
 
 def read(made: Play, number: int, value: str, csn: int) -> list[Message]:
-    """Return a row that the connector read; its stream had reached a csn."""
+    """Return a row of an incremental snapshot that the connector read when its stream had reached a csn."""
     rows = flat(made.writer.snapshot({"t": rows_of(PLAIN, row(number, value))}, csn, ["t"]))
     return [(topic, as_incremental(text, f'["{csn}","{csn + 8}"]', 0)) for topic, text in rows]
 
@@ -61,7 +61,7 @@ def incidents(lake: SmallLake) -> list[str]:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> tuple[SmallLake, Play, Producer]:
-    """Return a lake of two rows; the connector has read one of them with the value of a commit that is to come."""
+    """Return a lake of two rows; the connector has read one of them with the value of a later commit."""
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
     cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "a")), ("I", None, row(2, "a")))))
     cycle(lake, producer, read(made, 1, "b", 1000))
@@ -69,7 +69,7 @@ def shop(tmp_path: Path) -> tuple[SmallLake, Play, Producer]:
 
 
 def later(made: Play, seconds: int = 60) -> list[Message]:
-    """Commit the change that the connector had read."""
+    """Commit the change whose value the connector had already read; return its messages."""
     return at(messages(commit(made, 2000, ("U", row(1, "a"), row(1, "b")))), seconds)
 
 
@@ -82,13 +82,13 @@ def test_a_row_waits_until_a_later_commit_is_shown(shop: tuple[SmallLake, Play, 
     assert (waits.rows, waits.lowest, waits.read_until.timestamp() * 1000) == (1, 1000, int(TIME))
     assert pending_work.reasons(lake.pipeline, lake.warehouse, 0) == [], "no cycle can change that"
     assert incidents(lake) == [
-        "1 row that the connector read beside its stream waits until the tables show a commit after "
+        "1 row of an incremental snapshot may be ahead of the stream, and waits until the tables show a commit after "
         "2023-11-14 22:13:30 UTC."
     ]
     cycle(lake, producer, later(made))
     assert_right(lake, made)
     assert pending_work.reasons(lake.pipeline, lake.warehouse, 0) == [
-        "rows that the connector read beside its stream can be shown"
+        "rows of an incremental snapshot no longer have to wait"
     ]
     cycle(lake, producer, ())
     assert_right(lake, made)
@@ -113,10 +113,28 @@ def test_a_commit_that_may_be_earlier_than_the_read_lets_no_row_be_shown(
     assert {each["_txloom_op"] for each in lake.rows("t_changes")} == {"I", "U"}
 
 
-def test_a_row_that_waits_is_taken_in_by_the_declaration_of_then(
-    shop: tuple[SmallLake, Play, Producer], tmp_path: Path
-) -> None:
+def test_a_later_commit_that_no_table_shows_yet_lets_no_row_be_shown(shop: tuple[SmallLake, Play, Producer]) -> None:
     lake, made, producer = shop
+    sent = later(made)
+    rows = [each for each in sent if each[0] != sent[-1][0]]
+    cycle(lake, producer, [each for each in sent if each not in rows], ())
+    assert lake.shown_through() == 1000 and values(lake) == {1: "a", 2: "a"}
+    cycle(lake, producer, rows)
+    assert values(lake) == {1: "b", 2: "a"} and len(rows_ahead.waiting(lake.pipeline, lake.paths)) == 1
+    cycle(lake, producer, ())
+    assert rows_ahead.waiting(lake.pipeline, lake.paths) == []
+    assert_right(lake, made)
+
+
+@pytest.mark.parametrize("is_buffered", [True, False])
+def test_a_row_that_waits_is_taken_in_by_the_declaration_of_then(tmp_path: Path, *, is_buffered: bool) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
+    cycle(lake, producer, messages(commit(made, 1000, ("I", None, row(1, "a")), ("I", None, row(2, "a")))))
+    producer.deliver(read(made, 1, "b", 1000))
+    if is_buffered:
+        lake.run()
+    else:
+        lake.land()
     lake.pipeline = load(declared(tmp_path, made, [replace(PLAIN, name="other")]))
     cycle(lake, producer, ())
     assert values(lake, "other") == {1: "a", 2: "a"}

@@ -85,9 +85,9 @@ class Signals(Model):
     watermarks: Annotated[
         Text | None,
         Field(
-            description="The table that the connector keeps the watermarks of its chunks in, with its schema: its "
-            "signal.data.collection. On PostgreSQL, rows that it reads beside its stream are then shown at once; "
-            "without it they wait for a later commit"
+            description="The table in which the connector keeps the watermarks of its chunks, with the table's schema: "
+            "the connector's signal.data.collection. If it is declared for PostgreSQL, rows of incremental snapshots "
+            "do not wait for a later commit"
         ),
     ] = None
     answer_within: Annotated[

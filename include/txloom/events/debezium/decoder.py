@@ -164,7 +164,7 @@ class DebeziumDecoder:
         said = f"{row}/{digest.hex()}" if key and transaction is not None and source.connector in BINLOG else row
         at = _committed_at(source)
         is_held = self._holds_ahead and _of_snapshot(op, source) == OF_INCREMENTAL and may_be_ahead(source)
-        is_held = is_held and at is not None  # nobody can say when the stream is past it
+        is_held = is_held and at is not None  # without a time, the end of the wait is unknown
         shown = None if is_held else table
         return {
             "kind": "row",

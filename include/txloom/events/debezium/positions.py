@@ -156,10 +156,10 @@ def last_commit(sequence: str | None) -> str | None:
 
 
 def may_be_ahead(source: Source) -> bool:
-    """Return whether a row of an incremental snapshot may have values of a later commit than its position says.
+    """Return whether a row of an incremental snapshot may have values of a later commit than that of its position.
 
-    With `read.only` PostgreSQL's connector sends rows that it read while its stream was behind the moment of the read,
-    and no message distinguishes them (ADR 55). The other connectors send a row once the stream has reached that moment.
+    With `read.only`, PostgreSQL's connector may send rows while its stream is still behind the moment of their read. No
+    message distinguishes these rows (ADR 55). The other connectors send a row once the stream has reached that moment.
     """
     return source.connector == "postgresql"
 

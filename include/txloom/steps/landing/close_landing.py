@@ -3,9 +3,10 @@
 from txloom.steps.landing.producer_checks import after_snapshot
 from txloom.steps.landing.replaced_tables import note_read_beside, replace_redeclared, replace_tables
 from txloom.steps.step import Counts, Step
-from txloom.storage.landing import connector_snapshots, landing_tables, partition_watermarks, rows_ahead
+from txloom.storage.landing import connector_snapshots, landing_tables, partition_watermarks
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.runs.ledger import Entry, write_ledger
+from txloom.storage.snapshots import rows_ahead
 from txloom.storage.sources.splits import LandingPlan
 from txloom.transactions.events import NOWHERE
 from txloom.transactions.low_watermark import bounded

@@ -42,10 +42,10 @@ from txloom.storage.landing import (
     landing_tables,
     loaded_snapshots,
     requested_snapshots,
-    rows_ahead,
 )
 from txloom.storage.landing.requested_snapshots import FAILED, LOADED, PLANNED, READ, SENT, Request
 from txloom.storage.publishing.watermark import merged
+from txloom.storage.snapshots import rows_ahead
 from txloom.storage.sources import connector_signals, kafka
 from txloom.storage.sources.row_files import as_json
 from txloom.storage.sources.splits import LandingPlan, Task
@@ -168,17 +168,17 @@ def _settle(step: Step, request: Request, last: int) -> int:
 
 
 def _is_early(step: Step, request: Request) -> str | None:
-    """Return why the current tables may not show the moment yet at which the connector read; None: they do."""
+    """Return why the current tables may not yet show the state that the connector read; None: no reason is known."""
     pipeline, paths, signals = step.pipeline, step.paths, step.pipeline.source.signals
     if any(each.landing > request.landing for each in rows_ahead.waiting(pipeline, paths)):
-        return "its rows wait until the tables show a later commit of the source"
+        return "its rows wait until the current tables show a later commit of the source"
     if signals is None or signals.watermarks is not None:
         return None
     if not rows_ahead.were_held(paths, request.landing) and connector_snapshots.has_beside(paths, request.landing):
         return None
     if rows_ahead.has_passed(pipeline, paths, requested_snapshots.read_at(paths, request), request.since_csn):
         return None
-    return "nothing is deleted until the tables show a later commit of the source"
+    return "nothing is deleted until the current tables show a commit of the source that is later than the read"
 
 
 def _may_be_read(request: Request) -> str:

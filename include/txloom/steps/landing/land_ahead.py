@@ -1,4 +1,4 @@
-"""Land rows with their tables that waited until the stream was past the moment at which they were read (ADR 55)."""
+"""Land rows again, with their tables, after they waited for the stream to pass the moment of their read (ADR 55)."""
 
 import logging
 from dataclasses import replace
@@ -10,21 +10,23 @@ from txloom.events.formats import SourceDecoder
 from txloom.steps.landing.close_landing import close
 from txloom.steps.step import Step
 from txloom.storage.buffer.finished_transactions import finished_before
-from txloom.storage.landing import change_events, landing_plan, landing_tables, rows_ahead
-from txloom.storage.landing.rows_ahead import Waiting
+from txloom.storage.landing import change_events, landing_plan, landing_tables
+from txloom.storage.snapshots import rows_ahead
+from txloom.storage.snapshots.rows_ahead import Waiting
 from txloom.storage.sources.splits import LandingPlan
 
 LOG = logging.getLogger(__name__)
 TOPIC = f"{names.SYSTEM_PREFIX}rows_ahead"
-"""The topic under which landings are planned that land such rows again."""
+"""The topic in the plans of landings that land such rows again."""
 
 
 def land_ahead(step: Step, last: int) -> int:
-    """Land again what waits and is certain by now; return the number of the last landing, which may be a new one.
+    """Land the waiting rows again that the current tables may show now; return the number of the last landing.
 
-    A run that dies in it leaves the rows waiting, or lands them twice; the second time they are duplicates.
+    If a run dies during the landing, the rows still wait, and the next run lands them; rows that were landed twice are
+    duplicates.
 
-    last: the number of the last landing, which is finished.
+    last: the number of the last landing before, which is finished.
     """
     for each in rows_ahead.waiting(step.pipeline, step.paths):
         if rows_ahead.is_certain(step.pipeline, step.paths, each):
@@ -34,7 +36,7 @@ def land_ahead(step: Step, last: int) -> int:
 
 
 def _land(step: Step, each: Waiting, number: int) -> None:
-    """Land the rows of one landing again, and record that they wait no more."""
+    """Land the waiting rows of one landing again, and record that they no longer wait."""
     paths, landing = step.paths, LandingPlan(number, datetime.now(UTC), ())
     landing_plan.write_topics(paths, landing, step.run_id, [TOPIC])
     messages = rows_ahead.messages(paths, each.landing)
@@ -46,6 +48,6 @@ def _land(step: Step, each: Waiting, number: int) -> None:
     rows_ahead.note_landed(paths, landing, each.landing)
     close(step, replace(landing, lands_ahead=True))
     LOG.info(
-        f"the stream is past the time at which the connector read {each.rows} rows beside it (landing {each.landing}): "
-        f"they are taken in (landing {number})"
+        f"{each.rows} rows of an incremental snapshot (landing {each.landing}) are taken in (landing {number}): "
+        "the stream has passed the moment at which the connector read them"
     )

@@ -20,11 +20,11 @@ from txloom.storage.landing import (
     landing_tables,
     partition_watermarks,
     requested_snapshots,
-    rows_ahead,
 )
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.publishing.watermark import gone
+from txloom.storage.snapshots import rows_ahead
 
 
 def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
@@ -53,7 +53,7 @@ def _reasons(pipeline: Pipeline, paths: TablePaths, waiting: int) -> list[str]:
     if pipeline.source.signals is not None and (under_way := requested_snapshots.open_requests(paths)):
         why.append(f"a snapshot of {', '.join(under_way[0].tables)} was asked for and is not loaded yet")
     if any(rows_ahead.is_certain(pipeline, paths, each) for each in rows_ahead.waiting(pipeline, paths)):
-        why.append("rows that the connector read beside its stream can be shown")
+        why.append("rows of an incremental snapshot no longer have to wait")
     if pipeline.completeness.complete_now == "redrive" and (complete := open_letters.complete_now(paths)):
         why.append(f"{len(complete)} dead transactions are complete now")
     return why

@@ -151,9 +151,9 @@ def _time(paths: TablePaths, csn: int) -> str | None:
 
 
 def note_read_beside(pipeline: Pipeline, paths: TablePaths, number: int, run_id: str) -> None:
-    """Record the tables with rows that are older than ones which the connector read beside its stream.
+    """Record the tables with rows that are older than those that the connector read beside its stream.
 
-    Where nobody asked for those here, the older ones may be rows that the source no longer has.
+    If the connector's rows were not requested here, the older ones may be rows that the source no longer has.
     """
     requested = {name for each in requested_snapshots.open_requests(paths) for name in each.tables}
     current = {row_table.table.name: paths.table(row_table.current) for row_table in row_tables(pipeline)}

@@ -6,8 +6,8 @@ from txloom.config import names
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
-from txloom.storage.landing import rows_ahead
 from txloom.storage.maintenance import expiry, forgotten_messages
+from txloom.storage.snapshots import rows_ahead
 
 
 def expire(step: Step) -> dict[str, int]:

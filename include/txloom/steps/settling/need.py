@@ -34,7 +34,7 @@ class Need:
         kept: with `replaces`, the newest release whose rows stay if their transactions cannot be made again, because
             these rows have the same source; None: no such row stays.
         recomputes: whether tables that are computed from the history have to be computed again in any case.
-        taken_up: the columns that the table took up and shows.
+        taken_up: the undeclared columns that the table took up by itself and shows.
     """
 
     pair: Pair
@@ -93,7 +93,7 @@ def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border:
         state: the state of the member.
         adopted: the columns that its table took up by itself.
         border: the first landing that was decoded as its table is declared now.
-        shown: those of the columns in `adopted` that the table shows.
+        shown: the columns in `adopted` that the table shows.
     """
     need = _need_of_rows(paths, state, adopted, border, shown)
     return replace(need, taken_up=sorted({each.column for each in shown}))
@@ -150,9 +150,9 @@ def renaming_of(states: Mapping[Pair, State], needs: Iterable[Need]) -> Renamed:
 def values_before(paths: TablePaths, state: State, shown: Iterable[Adopted]) -> dict[str, int]:
     """Return, by column that a table shows only since its history was settled, the csn of the first event that had it.
 
-    It is 0 where that is not known: for a column that was declared before, and for one that was taken up earlier but
-    could not be shown, because the lake had another column of its name. Left out are columns that no event had before
-    they were taken up: no row lacks a value of them.
+    The csn is 0 where it is not known. That is so for a column that was declared before. It is also so for a column
+    that was taken up earlier, but could not be shown because the lake had another column of the same name. Columns that
+    no event had before they were taken up are left out, because no row lacks a value of them.
 
     Args:
         paths: the tables of the pipeline.

@@ -107,7 +107,7 @@ def _of_table(columns: Iterable[Adopted], state: State) -> list[Adopted]:
 
 
 def _shown(pipeline: Pipeline, state: State, columns: Iterable[Adopted]) -> list[Adopted]:
-    """Return those of some columns that the table of a history's member took up and shows without declaring them.
+    """Return the columns that the table of a history's member took up and shows, and does not declare.
 
     Args:
         pipeline: the declaration with columns that tables took up.

@@ -44,7 +44,7 @@ TAKEN_UP = "a column was taken up"
 ROWS_OF_BEFORE, TAKEN_UP and LOST: of DECLARED, why a merge has to make rows of earlier transactions once more."""
 
 HELD, SHOWN = "held", "taken_up"
-"""The entries of a stored declaration with `Record.held` and `Record.taken_up`."""
+"""The entries of a stored declaration that hold `Record.held` and `Record.taken_up`."""
 Pair = tuple[str, str]
 """A history and one of its members."""
 
@@ -57,8 +57,8 @@ class Record:
         number: its column `entered`.
         held: of a settled one, the columns that are not declared any more and that all rows of before have still, each
             with its name in the source in lower case. It is stored with the declaration.
-        taken_up: of a settled one, the undeclared columns that its rows show; None: an earlier version did not record
-            them. It is stored with the declaration.
+        taken_up: of a settled one, the undeclared columns that its table shows; None if an earlier version wrote the
+            record. It is stored with the declaration.
     """
 
     table: str
@@ -91,7 +91,7 @@ class State:
         follows: the newest release whose rows are as the settled record declares.
         held: by column whose values all rows of before have, its name in the source in lower case.
         sources: every column of the source that a settled record of its history ever declared, in lower case.
-        ever_declared: every column of the source that a record of any history declared, in lower case.
+        ever_declared: every column of the source that a record of any history ever declared, in lower case.
         names: every name under which the table of its source was declared.
         differed: whether a declaration since the settled one had another source, key or rule for dropped columns.
         since: the records since the settled one, in order.
@@ -261,7 +261,7 @@ def append(paths: TablePaths, records: Sequence[Record], run_id: str) -> None:
 
 
 def _stored_beside(record: Record) -> dict[str, Any]:
-    """Return the entries that a record stores in its declaration."""
+    """Return the entries that are stored with the declaration of a record."""
     held = {HELD: record.held} if record.held else {}
     return held if record.taken_up is None else {**held, SHOWN: list(record.taken_up)}
 

@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 50_000
 IN_ORDER = 'order by landing, "row"'
 MESSAGE_COLUMNS = [*(name.strip('" ') for name in MESSAGE.split(",")), "landing"]
 NOT_AHEAD = f"(detail is distinct from {text_literal(OF_AHEAD)})"
-"""Events except rows of an incremental snapshot that wait, or waited, for the stream (`storage.landing.rows_ahead`)."""
+"""Events except rows of an incremental snapshot that wait, or waited, for the stream (`snapshots.rows_ahead`)."""
 UNWATCHED = f"kind = 'row' and \"table\" is null and value is not null and {NOT_AHEAD}"
 """Rows of tables that were not watched when they were landed, and whose messages are kept."""
 UNDECIDED = "transaction_id not in (select transaction_id from d where transaction_id is not null)"
@@ -40,8 +40,7 @@ class Undecided:
         """Return the ids of the transactions that wait, and of those with events in landings that no batch took."""
         after = 0 if seen is None else seen.landing
         pending = small_tables.query(self.paths.table(names.PENDING_TRANSACTIONS), "select transaction_id from t")
-        of_transactions = f"kind in ('row', 'metadata', 'marker') and transaction_id is not null and {NOT_AHEAD}"
-        landed = f"landing > {after} and {of_transactions}"
+        landed = f"landing > {after} and kind in ('row', 'metadata', 'marker') and transaction_id is not null"
         new = small_tables.query(self.paths.change_events, f"select distinct transaction_id from t where {landed}")
         return sorted({row["transaction_id"] for row in (*pending, *new)})
 

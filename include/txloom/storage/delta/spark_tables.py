@@ -74,10 +74,10 @@ def materialised(frame: DataFrame) -> DataFrame:
 
 
 def cloned_session(spark: SparkSession) -> SparkSession:
-    """Return a new session with the settings that a session has now.
+    """Return a new session with the current settings of a session.
 
-    `newSession` has those that the process was started with: a session that another program started, or a stream's,
-    has others. Spark clones the session of each stream in the same way.
+    `newSession` returns a session with the settings that the process was started with. A session that another program
+    started, or that of a stream, may have other settings. Spark clones the session of each stream in the same way.
     """
     return type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
 

@@ -208,7 +208,7 @@ def taken_twice(pipeline: Pipeline, paths: TablePaths, number: int) -> list[tupl
 
 
 def has_beside(paths: TablePaths, after: int) -> bool:
-    """Return whether a landing after another one has rows that the connector read beside its stream."""
+    """Return whether a landing after the landing `after` has rows that the connector read beside its stream."""
     sql = f"select 1 as n from t where landing > {after} and {OF_ROWS_BESIDE} limit 1"
     return bool(small_tables.query(paths.change_events, sql))
 

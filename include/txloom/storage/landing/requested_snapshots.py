@@ -46,7 +46,7 @@ def open_requests(paths: TablePaths) -> list[Request]:
 
 
 def read_at(paths: TablePaths, request: Request) -> datetime:
-    """Return when the connector had read the tables of a request at the latest."""
+    """Return when a request was first recorded as read; the connector had read all its tables by then."""
     of_request = f"request = {text_literal(request.request)} and status = '{READ}'"
     rows = small_tables.query(paths.table(names.SNAPSHOT_REQUESTS), f"select min(at) as at from t where {of_request}")
     first: datetime = rows[0]["at"]

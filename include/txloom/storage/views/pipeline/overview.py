@@ -23,10 +23,11 @@ from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
 from txloom.storage.health.facts import cut_of, facts, holder_of, lifecycles_of
 from txloom.storage.health.remembered import Memory, keep, remembered, remembering
-from txloom.storage.landing import connector_snapshots, rows_ahead
+from txloom.storage.landing import connector_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import unread_snapshots
 from txloom.storage.runs import lease
+from txloom.storage.snapshots import rows_ahead
 from txloom.storage.views.paging import open_tables
 from txloom.storage.views.pipeline.changes import Changes, brief
 
@@ -44,8 +45,9 @@ WAITS = (
 )
 AHEAD = "rows wait for the stream"
 PASSED = (
-    "Nothing, while the source commits. If it is quiet, let a heartbeat write a row (heartbeat.action.query). Let the "
-    "connector keep its watermarks in a table, and name it in source.signals.watermarks: such rows do not wait."
+    "Nothing, while the source commits. If the source is quiet, let a heartbeat write a row (heartbeat.action.query). "
+    "To avoid the wait, let the connector keep its watermarks in a table, and name the table in "
+    "source.signals.watermarks."
 )
 UNREAD = "snapshot cannot be read"
 READABLE = (
@@ -275,14 +277,14 @@ def _snapshot(pipeline: Pipeline, paths: TablePaths) -> Iterator[Incident]:
 
 
 def _ahead(pipeline: Pipeline, paths: TablePaths) -> Iterator[Incident]:
-    """Yield the reason why rows that a connector read beside its stream are not shown yet."""
+    """Yield the reason why rows of an incremental snapshot are not shown yet."""
     kind = list[rows_ahead.Waiting]
     waiting = remembered("ahead", kind, lambda: rows_ahead.waiting(pipeline, paths))
     if waiting:
         rows, until = sum(each.rows for each in waiting), max(each.read_until for each in waiting)
         many, wait = ("1 row", "waits") if rows == 1 else (f"{rows} rows", "wait")
-        what = f"{many} that the connector read beside its stream {wait} until the tables show a commit after "
-        what += f"{moment(until + rows_ahead.CLOCKS_DIFFER)}."
+        what = f"{many} of an incremental snapshot may be ahead of the stream, and {wait} until the tables show "
+        what += f"a commit after {moment(until + rows_ahead.CLOCKS_DIFFER)}."
         since = min(each.read_until for each in waiting)
         yield Incident(AHEAD, "", since, "warn", what, PASSED, rows, (), f"dags/{names.cdc_dag_id(pipeline.name)}")
 

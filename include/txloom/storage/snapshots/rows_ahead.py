@@ -1,9 +1,10 @@
-"""Rows that a connector may have read ahead of its stream, until the stream is past the moment of the read (ADR 55).
+"""Rows that a connector may have read ahead of its stream wait until the stream has passed the read (ADR 55).
 
-With `read.only`, PostgreSQL's connector reads the rows of an incremental snapshot while its stream is behind, and gives
-them the position of the stream's last commit: their values may come from later ones. A landing keeps such rows without
-a table. They are landed again with their tables once the current tables show a commit that is later than the read; or
-at once, where the commit behind their position shows that the connector had waited for it.
+With `read.only`, PostgreSQL's connector may send the rows of an incremental snapshot while its stream is behind their
+read. The rows have the position of the last commit of the stream, but their values may come from later commits. A
+landing keeps such rows without a table. They are landed again, with their tables, once the current tables show a commit
+that is later than the read. They do not wait for it if the commit after their position wrote a watermark, because the
+connector then sent them after its stream had reached the read.
 """
 
 from dataclasses import dataclass
@@ -25,13 +26,13 @@ from txloom.storage.sources.splits import LandingPlan
 from txloom.storage.system_tables import ROWS_AHEAD
 
 CLOCKS_DIFFER = timedelta(seconds=10)
-"""By how much the clocks of the database and of its connector may differ."""
+"""The largest difference that is allowed for between the clocks of the database and of its connector."""
 _HELD = f"kind = 'row' and detail = {text_literal(OF_AHEAD)}"
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """The rows of one landing that wait; see `system_tables.ROWS_AHEAD`."""
+    """The waiting rows of one landing; see `system_tables.ROWS_AHEAD`."""
 
     landing: int
     rows: int
@@ -40,7 +41,7 @@ class Waiting:
 
 
 def note_held(paths: TablePaths, landing: LandingPlan) -> None:
-    """Record the rows of a landing that wait; a repeated call writes nothing."""
+    """Record number, lowest csn and latest time of the waiting rows of a landing; a repeated call writes nothing."""
     numbers = "count(*) as rows, min(csn) as lowest, max(committed_at) as read_until"
     sql = f"select {numbers} from t where landing = {landing.number} and {_HELD}"
     (row,) = small_tables.query(paths.change_events, sql)
@@ -48,7 +49,7 @@ def note_held(paths: TablePaths, landing: LandingPlan) -> None:
 
 
 def note_landed(paths: TablePaths, landing: LandingPlan, of_landing: int) -> None:
-    """Record that a landing has the rows of an earlier one again; a repeated call writes nothing."""
+    """Record that a landing contains the rows of an earlier landing again; a repeated call writes nothing."""
     _append(paths, landing, {"of_landing": of_landing})
 
 
@@ -60,7 +61,7 @@ def _append(paths: TablePaths, landing: LandingPlan, row: dict[str, object]) -> 
 
 
 def waiting(pipeline: Pipeline, paths: TablePaths) -> list[Waiting]:
-    """Return the rows that wait, by landing, in order."""
+    """Return one entry for each landing with rows that still wait, in the order of the landings."""
     if pipeline.source.format != "debezium":
         return []
     rows = small_tables.query(paths.table(names.ROWS_AHEAD), "select * from t order by landing")
@@ -73,20 +74,23 @@ def waiting(pipeline: Pipeline, paths: TablePaths) -> list[Waiting]:
 
 
 def were_held(paths: TablePaths, after: int) -> bool:
-    """Return whether a landing after another one has rows that wait, or waited."""
+    """Return whether a landing after the landing `after` has rows that wait or waited."""
     of_landings = f"landing > {after} and of_landing is null"
     return bool(small_tables.query(paths.table(names.ROWS_AHEAD), f"select 1 as n from t where {of_landings} limit 1"))
 
 
 def is_certain(pipeline: Pipeline, paths: TablePaths, each: Waiting) -> bool:
-    """Return whether no row of a landing that waits can have a value that the current tables must not show yet."""
+    """Return whether no waiting row of a landing has a value that the current tables must not show yet."""
     return has_passed(pipeline, paths, each.read_until, each.lowest) or _had_reached(pipeline, paths, each)
 
 
 def has_passed(pipeline: Pipeline, paths: TablePaths, moment: datetime, since: int) -> bool:
-    """Return whether the current tables show a commit of the source that is later than a moment, by any clock.
+    """Return whether the current tables show a commit of the source that is later than a moment.
 
-    since: a csn that lies at or below that of such a commit.
+    The commit has to be later by more than CLOCKS_DIFFER.
+
+    moment: a time by the connector's clock, or by txloom's.
+    since: a csn that is not above that of such a commit.
     """
     watermark = merged(paths, pipeline.current_tables)
     if watermark is None:
@@ -98,19 +102,19 @@ def has_passed(pipeline: Pipeline, paths: TablePaths, moment: datetime, since: i
 
 
 def _had_reached(pipeline: Pipeline, paths: TablePaths, each: Waiting) -> bool:
-    """Return whether the commit behind the position of each row is that of a watermark of its chunk.
+    """Return whether, for each waiting row of a landing, the next commit after its position wrote a watermark.
 
-    A connector that keeps watermarks in a table sends a chunk when its stream has reached the upper one, so that the
-    rows are as of the commit before that.
+    A connector that keeps watermarks in a table sends a chunk when its stream has reached the upper watermark. The rows
+    are then as of the commit before the watermark's.
     """
     signals = pipeline.source.signals
     if signals is None or signals.watermarks is None:
         return False
     of_rows = f"select distinct csn from t where landing = {each.landing} and {_HELD}"
     positions = [row["csn"] for row in small_tables.query(paths.change_events, of_rows)]
-    named = text_literal(f'%"{signals.watermarks}"%')
+    named = text_literal(f'"{signals.watermarks}"')
     sql = (
-        f"select distinct csn, value like {named} as is_watermark from t where kind = 'metadata'"
+        f"select distinct csn, strpos(value, {named}) > 0 as is_watermark from t where kind = 'metadata'"
         f" and topic not in ({text_list(names.LOADS)}) and csn > {each.lowest} order by csn"
     )
     commits = small_tables.query(paths.change_events, sql)
@@ -119,6 +123,6 @@ def _had_reached(pipeline: Pipeline, paths: TablePaths, each: Waiting) -> bool:
 
 
 def messages(paths: TablePaths, landing: int) -> pa.Table:
-    """Return the messages of a landing's rows that wait, in order: the columns of MESSAGE."""
+    """Return the messages of the waiting rows of a landing, in the order of the landing: the columns of MESSAGE."""
     sql = f'select {MESSAGE} from t where landing = {landing} and {_HELD} and value is not null order by "row"'
     return arrow_tables.select(paths.change_events, sql)
