@@ -35,7 +35,8 @@ def shop(tmp_path: Path) -> EditedShop:
 
 def edit(shop: EditedShop, tables: dict[str, dict[str, str]], key: str = "[id]", source: str = "APP.LINES") -> None:
     shop.declare(tables, MIRRORS if "lines" in tables else [OF_ORDERS], keys={"lines": key}, sources={"lines": source})
-    signals = Signals(topic="signals", notifications="notices", answer_within=timedelta(hours=1))
+    topics = {"topic": "signals", "notifications": "notices"}
+    signals = Signals(**topics, watermarks="APP.SIGNALS", answer_within=timedelta(hours=1))
     source_of = shop.lake.pipeline.source.model_copy(update={"signals": signals})
     shop.lake.pipeline = shop.lake.pipeline.model_copy(update={"source": source_of})
 
