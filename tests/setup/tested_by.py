@@ -100,6 +100,7 @@ TESTED_BY = {
     "storage/sources/file_positions": "storage/sources/test_file_plan",
     "storage/checks/audited_rows": "steps/audit/test_repair",
     "storage/landing/requested_snapshots": "steps/snapshots/test_request_snapshot",
+    "storage/snapshots/rows_ahead": "workloads/named/test_rows_ahead",
     "storage/sources/connector_signals": "steps/snapshots/test_request_snapshot",
     "storage/sources/splits": "storage/landing/test_change_events_positions",
     "storage/stores/delta_tables": "storage/runs/test_lease",
@@ -131,6 +132,5 @@ TESTED_BY = {
     "transactions/hashes": "transactions/test_compact_events",
     "transactions/memory": "transactions/test_completeness",
     "transactions/redelivered": "steps/backfill/test_transaction_rows",
-    "storage/snapshots/rows_ahead": "workloads/named/test_rows_ahead",
 }
 """A module of the library, and the file of tests that holds its rules."""

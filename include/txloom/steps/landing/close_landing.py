@@ -37,7 +37,7 @@ def close(step: Step, planned: LandingPlan) -> Counts:
         after_snapshot(pipeline, paths, planned.number, step.run_id)
     if advance.ahead:
         rows_ahead.note_held(paths, planned)
-    if planned.lands_ahead:
+    if advance.read_beside and (planned.reads_source or planned.lands_ahead):
         note_read_beside(pipeline, paths, planned.number, step.run_id)
     if planned.redecodes:
         replace_redeclared(pipeline, paths, planned, step.run_id)

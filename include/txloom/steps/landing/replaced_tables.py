@@ -66,8 +66,6 @@ def replace_tables(pipeline: Pipeline, paths: TablePaths, planned: LandingPlan, 
         Finding(f.CSN_BACK, None, None, each.csn, None, each.went_back) for each in advance.retaken if each.went_back
     ]
     findings.record(paths, [*unsure, *back], run_id)
-    if advance.read_beside:
-        note_read_beside(pipeline, paths, planned.number, run_id)
 
 
 def replace_redeclared(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan, run_id: str) -> None:
