@@ -111,6 +111,7 @@ EXAMPLES: dict[str, Any] = {
     "completeness.max_rows": 10000000,
     "completeness.complete_now": "approve",
     "tables[].columns.NAME.source": "ORD_ID",
+    "tables[].columns.NAME.source_aliases": ["ORDER_NO"],
     "tables[].undeclared_columns": "evolve",
     "tables[].dropped_columns": "keep",
     "targets.aggregates[].zorder": ["order_id"],

@@ -30,9 +30,9 @@ from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
 from txloom.storage.declarations import records
 from txloom.storage.declarations.incomplete import refuse_incomplete
-from txloom.storage.declarations.pending_edits import refuse_pending
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables
+from txloom.storage.edits.pending_edits import refuse_pending
 from txloom.storage.landing.connector_snapshots import refuse_mixed
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds

@@ -18,6 +18,7 @@ REFUSED_KEYS = {
     "root": "root",
     "partition_by": "partition_by",
     "narrower type": "columns.total: found int",
+    "earlier rows lack": r"columns.total: found source AMOUNT, expected source_aliases: \[total\] beside it",
     "lacks values": "columns.q: found long in the key, expected a column with a value in every change of lines_changes",
 }
 """By a word of an edit that is refused, what the refusal names."""
@@ -92,6 +93,20 @@ def things(source: str) -> Declared:
     return Declared({"things": {"id": "long"}}, ("{table: things}",), (), {"things": source})
 
 
+def total_from(column: str) -> Declared:
+    """Return a declaration in which the total of orders is declared in some way."""
+    return Declared({"orders": {"id": "long", "total": column}, "lines": LINES})
+
+
+def lines_of(source: str) -> Declared:
+    """Return a declaration of lines with one number, which is read from a column of the source."""
+    return Declared({"lines": {"id": "long", "n": f"{{type: long, source: {source}}}"}}, ("{table: lines}",))
+
+
+def number_of_lines(shop: EditedShop) -> list[Row]:
+    return [{"id": row["id"], "n": row["q"]} for row in shop.source("lines")]
+
+
 def lines_with(option: str) -> Declared:
     """Return a declaration whose mirror of lines has an option."""
     return Declared(mirrors=("{table: orders}", f"{{table: lines, {option}}}"))
@@ -99,11 +114,15 @@ def lines_with(option: str) -> Declared:
 
 @dataclass(frozen=True)
 class Edit:
-    """Declarations one after the other, with commits between them, and the table that the last of them concerns."""
+    """Declarations one after the other, with commits between them, and the table that the last of them concerns.
+
+    renamed: columns that the source renames before the last commit under the first declaration.
+    """
 
     first: Declared
     then: tuple[Declared, ...]
     shown: Shown
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 EDITS: dict[str, Edit] = {
@@ -143,6 +162,18 @@ EDITS: dict[str, Edit] = {
     "a column gets a narrower type": Edit(
         ALL, (Declared({"orders": {"id": "long", "total": "int"}, "lines": LINES}),), same("orders")
     ),
+    "a column is renamed by the source, and gets the new name as `source`, the former one in `source_aliases`": Edit(
+        ALL,
+        (total_from("{type: long, source: AMOUNT, source_aliases: [TOTAL]}"),),
+        same("orders"),
+        {"total": "amount"},
+    ),
+    "a column gets another `source` that all rows have": Edit(
+        lines_of("o_id"), (lines_of("q"),), lambda shop: (shop.shown("lines"), number_of_lines(shop))
+    ),
+    "a column gets another `source` that earlier rows lack": Edit(
+        ALL, (total_from("{type: long, source: AMOUNT}"),), same("orders"), {"total": "amount"}
+    ),
     "the key of a table gets other columns": Edit(ALL, (Declared(keys={"lines": "[id, o_id]"}),), same("lines")),
     "a key column gets another name, and keeps its source": Edit(
         ALL,
@@ -180,6 +211,7 @@ def play(shop: EditedShop, edit: Edit, *, forgets: bool) -> None:
     edit.first.write(shop)
     shop.orders(1, 2, 3)
     shop.run()
+    shop.renamed = dict(edit.renamed)
     shop.commit(("U", "orders", {"id": 1, "total": 11}), ("U", "lines", {"id": 20, "o_id": 1, "q": 5}))
     shop.run()
     for number, declared in enumerate(edit.then, 4):

@@ -77,6 +77,7 @@ TESTED_BY = {
     "storage/databases/postgresql_catalog": "steps/propose/test_propose",
     "storage/databases/snapshot_folder": "steps/audit/test_audit_snapshot",
     "storage/landing/decoding": "storage/sources/test_file_plan",
+    "storage/edits/held_members": "storage/edits/test_refused_edits",
     "storage/landing/landing_plan": "storage/landing/test_kafka_offsets",
     "storage/landing/landing_tables": "storage/landing/test_connector_snapshots",
     "storage/landing/loaded_snapshots": "steps/snapshots/test_load_snapshot",

@@ -1,7 +1,7 @@
 """A workload drawn from a seed: what its source commits, and the landings in which its messages come."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -47,8 +47,10 @@ class Play:
     """Rows of a snapshot that a connector gave up and began anew."""
 
 
-def play(seed: int, source: str | None = None, dimensions: Dimensions | None = None, *, most: int = 30) -> Play:
-    """Draw a workload; most: transactions behind its snapshot."""
+def play(
+    seed: int, source: str | None = None, dimensions: Dimensions | None = None, *, most: int = 30, renames: bool = False
+) -> Play:
+    """Draw a workload; most: transactions behind its snapshot. renames: the source may give columns other names."""
     chance = Random(seed)
     dims = dimensions or drawn(chance, source)
     made = shape(chance, dims)
@@ -58,6 +60,8 @@ def play(seed: int, source: str | None = None, dimensions: Dimensions | None = N
         days = writer.days(database, most)
         return Play(seed, chance, dims, made, writer, days, [day.rows for day in days])
     before, first, repeated = _snapshots(database, dims, chance)
+    # A snapshot that is taken again has the columns' first names.
+    database.renames = renames and writer.alters and not dims.taken_again
     sent = database.play(chance.randint(1, most))
     if dims.source in ("wal2json", "wal2json/1") or dims.is_alone:
         landings = deliver_in_turn(sent, chance, whole=dims.is_alone, once=dims.source == "change_sets")
@@ -73,6 +77,7 @@ def play(seed: int, source: str | None = None, dimensions: Dimensions | None = N
         later = database.play(chance.randint(1, most))
         more = deliver(later, chance, in_order=dims.in_order).landings
         sent, landings = [*sent, *later], [*landings, *more]
+    made = replace(made, renamed=sent[-1].renamed)
     return Play(seed, chance, dims, made, writer, [*before, *sent], [*first, *landings], repeated)
 
 

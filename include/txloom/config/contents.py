@@ -12,19 +12,24 @@ from txloom.config.models.pipeline import Aggregate, Mirror, Pipeline, Table
 
 Content = dict[str, Any]
 """Nested mappings, lists and texts, as JSON has them."""
+ALIASES = "source_aliases"
+"""The entry in a table's content with the former names of its columns in the source."""
 
 
 def table_content(table: Table) -> Content:
     """Return what decides the rows of a watched table: source, key, columns, and what a column that is left out means.
 
-    columns: by name in the lake, the type and the name in the source.
+    columns: by name in the lake, the type and the name in the source. source_aliases: by name in the lake, the former
+    names in the source; left out where no column has any.
     """
-    return {
+    aliases = {column.name: list(column.source_aliases) for column in table.columns if column.source_aliases}
+    content = {
         "source": table.source,
         "key": list(table.key),
         "columns": {column.name: [str(column.type), column.source] for column in table.columns},
         "dropped_columns": table.dropped_columns,
     }
+    return content | ({ALIASES: aliases} if aliases else {})
 
 
 def aggregate_content(pipeline: Pipeline, aggregate: Aggregate) -> Content:
@@ -56,7 +61,10 @@ def _mirror_content(mirror: Mirror) -> list[str]:
 
 def watched_content(pipeline: Pipeline) -> Content:
     """Return what decoders know of the watched tables: their sources, and the source's names of their key columns."""
-    return {table.name: [table.source, *(table.column(name).source for name in table.key)] for table in pipeline.tables}
+    return {
+        table.name: [table.source, *(source for name in table.key for source in table.column(name).sources)]
+        for table in pipeline.tables
+    }
 
 
 def digest_of(content: Mapping[str, Any]) -> str:

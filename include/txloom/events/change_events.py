@@ -165,7 +165,7 @@ class ChangeEventImages:
     def __init__(self, table: Table) -> None:
         """Compile for a declared table's columns."""
         self._key = sources_of_key(table)
-        self._sources = [column.source for column in table.columns]
+        self._columns = [(column.source, {name.upper() for name in column.sources}) for column in table.columns]
         self._message = msgspec.json.Decoder(_Message).decode
 
     def canonical(self, values: Sequence[str], ops: Sequence[str], headers: Headers) -> list[bytes]:  # noqa: ARG002
@@ -176,7 +176,7 @@ class ChangeEventImages:
         before, after = self._message(value).images(op, self._key)
         if after is not None and op in INSERTS:
             given = {name.upper() for name in after}
-            after |= {source: NULL for source in self._sources if source.upper() not in given}
+            after |= {source: NULL for source, names in self._columns if not names & given}
         return written(op, before, after)
 
 
@@ -252,8 +252,10 @@ def check(table: Table, op: str, before: Image | None, after: Image | None) -> N
     if op != "D" and not after and (before or op != "U"):
         raise Poison(rejections.NO_IMAGE, f"operation {op} without columns")
     for name in table.key:
-        source = table.column(name).source.upper()
-        values = [raw for image in (before, after) for column, raw in (image or {}).items() if column.upper() == source]
+        sources = {source.upper() for source in table.column(name).sources}
+        values = [
+            raw for image in (before, after) for column, raw in (image or {}).items() if column.upper() in sources
+        ]
         if not values or any(bytes(raw) == b"null" for raw in values):
             raise Poison(rejections.NO_KEY, f"{name} is {'null' if values else 'missing'}")
 
@@ -262,8 +264,9 @@ def _check_old_key(table: Table, op: str, columns: Collection[str]) -> None:
     """Raise Poison for an update whose old key lacks key columns: which row it changes is then unknown."""
     if op != "U" or not columns:
         return
-    given = {name.upper() for name in columns}
-    lacking = [name for name in table.key if table.column(name).source.upper() not in given]
+    sources = table.key_sources
+    named = {sources.get(column.upper()) for column in columns}
+    lacking = [name for name in table.key if name not in named]
     if lacking:
         shown = ", ".join(columns)[:MOST_SHOWN]
         raise Poison(OTHER_KEY, f"oldKeyNames is {shown}, without {', '.join(lacking)} of {table.name}'s key")
@@ -280,7 +283,7 @@ def refuse_twins(what: str, names: Collection[str]) -> None:
 
 def sources_of_key(table: Table) -> frozenset[str]:
     """Return the source names of a table's key columns, in upper case."""
-    return frozenset(table.column(name).source.upper() for name in table.key)
+    return frozenset(table.key_sources)
 
 
 def written(op: str, before: Image | None, after: Image | None) -> bytes:

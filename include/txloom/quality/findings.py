@@ -39,9 +39,11 @@ UNANSWERED = "snapshot request makes no progress"
 HINTS = {
     ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
     DROPPED: "The source's inserts no longer have this column; it is null from that csn on. Take it out of the "
-    "declaration, or correct its `source` where it was renamed.",
-    RENAMED: "One column went when another came: a rename sends no events for rows that exist. Correct the "
-    "column's `source`, then load a snapshot of the table (jobs/load_snapshot.py).",
+    "declaration. If the source renamed it, declare the new name as its `source`, and the former name in "
+    "`source_aliases`.",
+    RENAMED: "One column went when another came. If the source renamed it, declare the new name as its `source`, and "
+    "the former name in `source_aliases`: the next cycle brings the values back, and this closes. If it is another "
+    "column, declare it under another name, and load a snapshot of the table (jobs/load_snapshot.py).",
     CHANGED: "Rows were changed without events (ADD COLUMN ... DEFAULT, RENAME, ALTER TYPE, an import that was not "
     "captured), or events were lost: load a snapshot of the table (jobs/load_snapshot.py).",
     UNKNOWN_ROW: "A row was changed that never came: load the table's initial state with jobs/load_snapshot.py.",

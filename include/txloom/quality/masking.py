@@ -34,8 +34,8 @@ def masked(
 
 def secret_names(pipeline: Pipeline) -> frozenset[str]:
     """Return the names, declared and in the source, of columns of which either name is like that of a secret."""
-    both = [(column.name, column.source) for table in pipeline.tables for column in table.columns]
-    return frozenset(name for pair in both if any(map(is_secret, filter(None, pair))) for name in pair if name)
+    of_columns = [(column.name, *column.sources) for table in pipeline.tables for column in table.columns]
+    return frozenset(name for names in of_columns if any(map(is_secret, names)) for name in names)
 
 
 def hidden(values: Mapping[str, Any], secret: Collection[str] = ()) -> dict[str, Any]:

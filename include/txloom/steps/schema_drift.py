@@ -116,7 +116,12 @@ def note_declared(pipeline: Pipeline, paths: TablePaths, before: Sequence[dict[s
         before: open findings, as rows of `findings`.
         run_id: the run that closes them.
     """
-    declared = {(table.name, column.source.casefold()) for table in pipeline.tables for column in table.columns}
+    declared = {
+        (table.name, name.casefold())
+        for table in pipeline.tables
+        for column in table.columns
+        for name in column.sources
+    }
     added_before = [row for row in before if row["code"] == f.ADDED]
     over = [row for row in added_before if (row["table"], row["column"].casefold()) in declared]
     findings.close(paths, over, run_id, "it is declared")

@@ -240,14 +240,14 @@ def test_a_column_without_a_type_is_refused(refused: Refused) -> None:
 
 def test_a_columns_unknown_detail_is_refused(refused: Refused) -> None:
     assert refused("order_id: long", "order_id: {type: long, surce: ID}") == (
-        "shop.yaml:15: tables[0].columns.order_id.surce: found an unknown key, expected type or source. "
-        "Did you mean 'source'?"
+        "shop.yaml:15: tables[0].columns.order_id.surce: found an unknown key, expected type, source or "
+        "source_aliases. Did you mean 'source'?"
     )
 
 
 def test_a_columns_name_is_its_key(refused: Refused) -> None:
     assert refused("order_id: long", "order_id: {type: long, name: ID}") == (
-        "shop.yaml:15: tables[0].columns.order_id.name: found an unknown key, expected type or source. "
+        "shop.yaml:15: tables[0].columns.order_id.name: found an unknown key, expected type, source or source_aliases. "
         "The key before it is the name."
     )
 

@@ -45,7 +45,10 @@ def exchanged(rows: Iterable[Row]) -> list[Row]:
 
 @dataclass
 class EditedShop:
-    """A source with orders and lines, its state after each commit, and the lake of a declaration."""
+    """A source with orders and lines, its state after each commit, and the lake of a declaration.
+
+    renamed: the names under which the source sends columns now, by the name that they have in `state`.
+    """
 
     folder: Path
     patience: str = "30m"
@@ -53,6 +56,7 @@ class EditedShop:
     state: dict[str, dict[int, Row]] = field(default_factory=lambda: {"orders": {}, "lines": {}})
     states: dict[int, dict[str, dict[int, Row]]] = field(default_factory=dict)
     files: int = 0
+    renamed: dict[str, str] = field(default_factory=dict)
     lake: SmallLake = field(init=False)
 
     def declare(
@@ -129,8 +133,12 @@ class EditedShop:
     def _row(self, op: str, table: str, pos: int, before: Row | None, after: Row | None) -> Row:
         head = {"table": f"APP.{table.upper()}", "op_type": op, "op_ts": "2026-01-01 00:00:00.000000"}
         place = {"pos": str(pos), "xid": f"x{self.csn}", "csn": str(self.csn)}
-        images = {name: image for name, image in (("before", before), ("after", after)) if image is not None}
-        return head | place | (images if op != "I" else {"after": after})
+        images = {name: self._sent(image) for name, image in (("before", before), ("after", after)) if image}
+        return head | place | (images if op != "I" else {"after": images["after"]})
+
+    def _sent(self, row: Row) -> Row:
+        """Return a row as the source sends it now."""
+        return {self.renamed.get(name, name): value for name, value in row.items()}
 
     def _metadata(self, counts: Mapping[str, int]) -> Row:
         parts = [{"data_collection": table.upper(), "event_count": count} for table, count in counts.items()]
@@ -207,7 +215,7 @@ class EditedShop:
         folder = self.folder / f"load-{csn or self.csn}" / (name or table)
         folder.mkdir(parents=True, exist_ok=True)
         state = self.state if csn is None else self.states[csn]
-        rows = [state[table][key] for key in sorted(state[table])]
+        rows = [self._sent(state[table][key]) for key in sorted(state[table])]
         (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         return str(folder.parent)
 

@@ -77,6 +77,15 @@ class Club:
         self.lake.step(merge_current, self.lake.session)
         self.lake.step(publish, None)
 
+    def load(self, csn: int, **tables: list[dict[str, Any]]) -> None:
+        """Load tables as of a csn, and show them."""
+        folder = self.folder / f"load-{csn}"
+        for name, rows in tables.items():
+            (folder / name).mkdir(parents=True)
+            (folder / name / "1.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        self.lake.step(load_snapshot, self.lake.session, Snapshot(str(folder), csn, ahead=True))
+        self.show()
+
     @property
     def cut(self) -> tuple[int, set[str]]:
         """The day that the newest cut shows, and the tables of that cut."""
@@ -149,11 +158,7 @@ def test_a_partial_date_does_not_complete_a_column_and_a_load_does(club: Make) -
     made.put(3, trips=SECOND[:1])
     made.cycle(3)
     assert made.cut == (3, set())
-    folder = made.folder / "load" / "trips"
-    folder.mkdir(parents=True)
-    (folder / "1.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in SECOND))
-    made.lake.step(load_snapshot, made.lake.session, Snapshot(str(folder.parent), 20261103, ahead=True))
-    made.show()
+    made.load(20261103, trips=SECOND)
     assert (made.cut, areas(made)) == ((3, {"trips"}), ["x", "y"])
 
 
@@ -191,3 +196,35 @@ def test_a_table_that_was_left_out_for_a_date_lacks_it(club: Make, extracts: str
     made.cycle(4)
     assert made.cut == (4, {"trips", "rides"} if extracts == "full" else {"trips"})
     assert [*made.lacking()] == ([] if extracts == "full" else ["rides"])
+
+
+def test_a_new_table_is_complete_from_its_first_partial_extract_on(club: Make) -> None:
+    """What the source had of it before that extract is not known."""
+    made = club("partial")
+    made.declare(TRIPS, RIDES)
+    made.cycle(2)
+    assert (made.cut, [*made.lacking()]) == ((2, {"trips"}), ["rides"])
+    made.put(3, rides=[{"key": 7}])
+    made.cycle(3)
+    assert (made.cut, made.lacking()) == ((3, {"trips", "rides"}), {})
+    assert made.status("rides_changes", "rides") == (r.COMPLETE, 20261103)
+    with pytest.raises(BeforeHistory):
+        read.as_of(made.lake.pipeline, "rides", csn=20261102, warehouse=made.lake.warehouse)
+    made.put(4, rides=[{"key": 8}])
+    made.cycle(4)
+    assert (made.cut, made.lacking()) == ((4, {"trips", "rides"}), {})
+
+
+def test_a_partial_extract_after_a_load_is_not_the_first(club: Make) -> None:
+    made = club("partial")
+    made.declare(TRIPS, RIDES)
+    made.cycle(2)
+    made.load(20261102, rides=[{"key": 7}])
+    assert (made.cut, made.lacking()) == ((2, {"trips", "rides"}), {})
+    made.declare(TRIPS)
+    made.put(3, trips=SECOND)
+    made.cycle(3)
+    made.declare(TRIPS, RIDES)
+    made.put(4, rides=[{"key": 8}])
+    made.cycle(4)
+    assert (made.cut, [*made.lacking()]) == ((4, {"trips"}), ["rides"])

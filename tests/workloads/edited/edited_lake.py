@@ -44,7 +44,7 @@ from workloads.inbox import Producer
 from workloads.operations import OPERATE
 from workloads.play import Play, impatient
 from workloads.small_lake import AT_ONCE, Died, SmallLake
-from workloads.sources.database import GIVEN_UP
+from workloads.sources.database import GIVEN_UP, name_after
 from workloads.sources.extracts import Extractor, Extracts
 from workloads.sources.shapes import SourceText
 
@@ -285,9 +285,13 @@ class Edited:
             return
         seen = self.editor.view.watched[name]
         end = self._end(csn)
-        state = next((each.state for each in reversed(self.made.sent) if each.csn <= end), None)
-        # An extract has every column of the source, whatever is declared today.
-        rows = list((state[name] if state else {}).values())
+        last = next((each for each in reversed(self.made.sent) if each.csn <= end), None)
+        renamed = {} if last is None else last.renamed.get(name, {})
+        # An extract has every column of the source, under its name of then, whatever is declared today.
+        rows = [
+            {name_after(column, renamed.get(column, 0)): value for column, value in row.items()}
+            for row in ({} if last is None else last.state[name]).values()
+        ]
         self.loads += 1
         folder = self.folder / f"load-{self.loads}" / seen.name
         folder.mkdir(parents=True)

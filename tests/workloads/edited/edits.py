@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 from pathlib import Path
 from random import Random
 
-from oracle.declarations import Child, Table
+from oracle.declarations import Child
 from workloads.dimensions import EXTRACTS
 from workloads.edited.views import Documents, View, Watched, declaration
 from workloads.sources.shapes import SERIAL, Shape, SourceText
@@ -15,16 +15,22 @@ from workloads.sources.shapes import SERIAL, Shape, SourceText
 
 def first_view(made: Shape, chance: Random) -> View:
     """Return a first declaration of a source: all of it, or some."""
-    watched = {name: _whole(table) for name, table in made.tables.items()}
+    watched = {name: _whole(made, name) for name in made.tables}
     view = View(watched, tuple(_aggregates(made)))
     for _ in range(chance.choice((0, 0, 1, 2, 4))):
         view = edited(view, made, chance)
     return view
 
 
-def _whole(table: Table) -> Watched:
-    columns = {name: name for name in table.columns}
-    return Watched(table, table.name, table.key, columns, (table.name, f"{table.name}_changes"))
+def _whole(made: Shape, name: str) -> Watched:
+    """Return a table as it is in the source; all names that key columns will get are known before.
+
+    A message without the key that is declared is a dead letter.
+    """
+    table, renamed = made.tables[name], made.renamed.get(name, {})
+    columns = {column: column for column in table.columns}
+    followed = {column: times for column, times in renamed.items() if column not in _free_columns(made, name)}
+    return Watched(table, name, table.key, columns, (name, f"{name}_changes"), followed=followed)
 
 
 def _aggregates(made: Shape) -> Iterator[Documents]:
@@ -74,7 +80,7 @@ def _leave_table_out(view: View, made: Shape, chance: Random) -> View | None:
 def _add_table(view: View, made: Shape, chance: Random) -> View | None:
     """Declare a table that is not watched, as it was before or whole."""
     left = sorted(made.tables.keys() - view.watched.keys())
-    return _with(view, name := chance.choice(left), _whole(made.tables[name])) if left else None
+    return _with(view, name := chance.choice(left), _whole(made, name)) if left else None
 
 
 def _toggle_mirror(view: View, made: Shape, chance: Random) -> View | None:
@@ -114,7 +120,7 @@ def _rename_table(view: View, made: Shape, chance: Random) -> View | None:
     return _with(view, name, replace(seen, name=called, mirror=mirror))
 
 
-def _free_columns(view: View, made: Shape, name: str) -> list[str]:
+def _free_columns(made: Shape, name: str) -> list[str]:
     """Return the source's columns that are no key of the table, and hold no key of a root."""
     kept = {*made.tables[name].key, *(made.hanging[name][1].parent_key if name in made.hanging else ())}
     return [column for column in made.tables[name].columns if column not in kept]
@@ -122,7 +128,7 @@ def _free_columns(view: View, made: Shape, name: str) -> list[str]:
 
 def _toggle_column(view: View, made: Shape, chance: Random) -> View | None:
     name = chance.choice(sorted(view.watched))
-    seen, free = view.watched[name], _free_columns(view, made, name)
+    seen, free = view.watched[name], _free_columns(made, name)
     if not free:
         return None
     column = chance.choice(free)
@@ -159,6 +165,18 @@ def _exchange_columns(view: View, made: Shape, chance: Random) -> View | None:
     one, other = chance.choice(pairs)
     names = {one: other, other: one}
     return _with(view, name, replace(seen, columns={names.get(n, n): source for n, source in seen.columns.items()}))
+
+
+def _follow_rename(view: View, made: Shape, chance: Random) -> View | None:
+    """Declare the next name that the source has given a column, or will give it."""
+    name = chance.choice(sorted(view.watched))
+    seen = view.watched[name]
+    times = {column: seen.followed.get(column, 0) + 1 for column in _free_columns(made, name)}
+    times = {column: time for column, time in times.items() if time <= made.renamed.get(name, {}).get(column, 0)}
+    if not times:
+        return None
+    column = chance.choice(sorted(times))
+    return _with(view, name, replace(seen, followed={**seen.followed, column: times[column]}))
 
 
 def _toggle_aggregate(view: View, made: Shape, chance: Random) -> View | None:
@@ -242,7 +260,7 @@ def _widen_type(view: View, made: Shape, chance: Random) -> View | None:
     """Declare a column of int as long; there is no way back, because a lake cannot narrow its values."""
     name = chance.choice(sorted(view.watched))
     seen = view.watched[name]
-    narrow = [column for column in _free_columns(view, made, name) if made.tables[name].columns[column] == "int"]
+    narrow = [column for column in _free_columns(made, name) if made.tables[name].columns[column] == "int"]
     narrow = [column for column in narrow if column in seen.columns.values()]
     return _with(view, name, replace(seen, widened=seen.widened | {chance.choice(narrow)})) if narrow else None
 
@@ -277,6 +295,9 @@ EDITS = (
     _toggle_column,
     _rename_column,
     _exchange_columns,
+    _follow_rename,
+    _follow_rename,
+    _follow_rename,
     _toggle_aggregate,
     _toggle_aggregate,
     _toggle_child,
@@ -315,26 +336,31 @@ class Editor:
         self.earlier.append(self.view)
         how = self.chance.random()
         if how < 0.2:
-            self.view = self._widened(self.chance.choice(self.earlier))
+            self.view = self._kept(self.chance.choice(self.earlier))
             self.drawn["back to an earlier declaration"] += self.view != self.earlier[-1]
             return
         times = self.chance.choice((1, 1, 1, 2, 3))
         for _ in range(times):
             self.view, name = _edited(self.view, self.made, self.chance)
             self.drawn[name or "no edit"] += 1
-        self.view = self._widened(self.view)
+        self.view = self._kept(self.view)
         self.drawn["several edits at once"] += times > 1
         if how > 0.9 and self.view != self.earlier[-1]:
             self.write()
-            self.view = self._widened(self.earlier[-1])
+            self.view = self._kept(self.earlier[-1])
             self.drawn["there and back at once"] += 1
 
-    def _widened(self, view: View) -> View:
-        """Return a view with the types that are widened by now."""
-        wide: dict[str, frozenset[str]] = {}
+    def _kept(self, view: View) -> View:
+        """Return a view with the types that are widened, and the renames that are followed by now."""
+        wide, followed = dict[str, frozenset[str]](), dict[str, dict[str, int]]()
         for each in (*self.earlier, self.view):
             wide |= {name: wide.get(name, seen.widened) | seen.widened for name, seen in each.watched.items()}
-        watched = {name: replace(seen, widened=wide[name]) for name, seen in view.watched.items()}
+            for name, seen in each.watched.items():
+                of_table = followed.setdefault(name, {})
+                of_table |= {column: max(times, of_table.get(column, 0)) for column, times in seen.followed.items()}
+        watched = {
+            name: replace(seen, widened=wide[name], followed=followed[name]) for name, seen in view.watched.items()
+        }
         return replace(view, watched=watched)
 
     def write(self) -> Path:

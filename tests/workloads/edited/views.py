@@ -12,7 +12,7 @@ from typing import Any
 from oracle.capture import Image, Key
 from oracle.declarations import Aggregate, Child, Table
 from workloads.edited.retention import is_lost
-from workloads.sources.database import Sent, State
+from workloads.sources.database import Sent, State, name_after
 from workloads.sources.shapes import Shape, SourceText
 from workloads.sources.truth import held, keyed
 
@@ -26,7 +26,8 @@ class Watched:
     key: the key by the source's names of columns. mirror: the names of its current table and its history; None: no
     mirror. columns: by name in the lake, the source's. widened: the source's columns of int that are declared as long.
     takes_up: whether the lake takes up columns that are not declared. taken_up: the undeclared columns that the
-    lake took up, each with its name in the source; the lake stores the values of these columns as text.
+    lake took up, each with its name in the source; the lake stores the values of these columns as text. followed: how
+    many of the new names that the source gave a column the declaration has, by the column's first name.
     """
 
     source: Table
@@ -37,6 +38,7 @@ class Watched:
     widened: frozenset[str] = frozenset()
     takes_up: bool = False
     taken_up: Mapping[str, str] = field(default_factory=dict)
+    followed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def table(self) -> Table:
@@ -52,10 +54,27 @@ class Watched:
         """Return the name in the lake of a column of the source."""
         return next(name for name, source in self.columns.items() if source == column)
 
-    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row of the source as the view has it."""
-        declared = {name: row[source] for name, source in self.columns.items()}
-        return declared | {name: self._comparable(name, row[source]) for name, source in self.taken_up.items()}
+    def row(self, row: Mapping[str, Any], renamed: Mapping[str, int]) -> dict[str, Any]:
+        """Return a row of the source as the view has it.
+
+        renamed: how often each column was renamed by then. One that has a name that the declaration lacks is null.
+        """
+        declared = {
+            name: row[source] if renamed.get(source, 0) <= self.followed.get(source, 0) else None
+            for name, source in self.columns.items()
+        }
+        taken_up = {
+            name: None if source in renamed else self._comparable(name, row[source])
+            for name, source in self.taken_up.items()
+        }
+        return declared | taken_up
+
+    def describe(self, column: str) -> str:
+        """Return what a declaration says of a column in the lake."""
+        source = self.columns[column]
+        now, *former = [name_after(source, times) for times in range(self.followed.get(source, 0), -1, -1)]
+        aliases = f", source_aliases: [{', '.join(former)}]" if former else ""
+        return f'{{type: "{self.table.columns[column]}", source: {now}{aliases}}}'
 
     def _comparable(self, name: str, value: str | None) -> str | None:
         """Return the value of a taken-up column in a form that does not depend on the format of the source.
@@ -80,11 +99,11 @@ class Watched:
         known = {name.casefold(): name for name in undeclared if name.casefold() not in self.columns}
         return replace(self, taken_up={name: known[name] for name in names if name in known})
 
-    def rows(self, rows: Mapping[Key, Image]) -> dict[Key, Image]:
+    def rows(self, rows: Mapping[Key, Image], renamed: Mapping[str, int]) -> dict[Key, Image]:
         """Return rows of the source as the view has them, under the key that it declares."""
         if not self.key:
-            return {key: self.row(row) for key, row in rows.items()}
-        return {tuple(str(row[column]) for column in self.key): self.row(row) for row in rows.values()}
+            return {key: self.row(row, renamed) for key, row in rows.items()}
+        return {tuple(str(row[column]) for column in self.key): self.row(row, renamed) for row in rows.values()}
 
 
 @dataclass(frozen=True)
@@ -150,8 +169,10 @@ class View:
     def expected(self, made: Shape, sent: Sequence[Sent], csn: int) -> Rows:
         """Return what the source held as of a csn, by current table."""
         empty: State = {name: {} for name in made.tables}
-        state = next((each.state for each in reversed(sent) if each.csn <= csn), empty)
-        seen_state: State = {seen.name: seen.rows(state[name]) for name, seen in self.watched.items()}
+        last = next((each for each in reversed(sent) if each.csn <= csn), Sent("", 0, [], None, empty))
+        seen_state: State = {
+            seen.name: seen.rows(last.state[name], last.renamed.get(name, {})) for name, seen in self.watched.items()
+        }
         tables = {seen.name: seen.table for seen in self.watched.values()}
         rows = held(replace(made, tables=tables, aggregate=None), seen_state)
         result = {seen.mirror[0]: rows[seen.name] for seen in self.mirrors if seen.mirror is not None}
@@ -214,8 +235,7 @@ def declaration(view: View, inbox: Path, source: SourceText) -> str:
         lines += [f"  - name: {table.name}", f"    source: {table.source}", f"    key: {key}"]
         lines += ["    undeclared_columns: evolve"] if seen.takes_up else []
         lines += ["    columns:"]
-        for name, kind in table.columns.items():
-            lines.append(f'      {name}: {{type: "{kind}", source: {seen.columns[name]}}}')
+        lines += [f"      {name}: {seen.describe(name)}" for name in table.columns]
     lines += ["targets:", f"  incomplete: {view.incomplete}"]
     if view.mirrors:
         lines += ["  mirrors:"]

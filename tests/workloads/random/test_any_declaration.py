@@ -44,7 +44,7 @@ def test_every_cut_is_a_state_by_the_declaration_of_its_time(
     seed: int,
 ) -> None:
     by_spark = is_by_spark(seed)
-    made = play(seed, dimensions=edited(seed, source), most=6 if by_spark else 20)
+    made = play(seed, dimensions=edited(seed, source), most=6 if by_spark else 20, renames=True)
     monkeypatch.setattr(memory, "REMEMBERED", made.dimensions.remembered)
     lake = _by_spark(tmp_path, made, monkeypatch, request) if by_spark else Edited(tmp_path, made)
     try:

@@ -3,8 +3,8 @@
 It plays statements on rows and never reads events, so that it is a second opinion on everything that does.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol
 
@@ -51,6 +51,7 @@ class Sent:
     """One committed transaction: the messages that tell of it, every table's rows after it, and its changes.
 
     number: of the transaction; below 0: what was there before the first; GIVEN_UP: a snapshot that was not ended.
+    renamed: by table, how often each column was renamed until then.
     """
 
     xid: str
@@ -60,6 +61,7 @@ class Sent:
     state: State
     changes: Sequence[Change] = ()
     number: int = 0
+    renamed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 class Writer(Protocol):
@@ -83,13 +85,17 @@ class Writer(Protocol):
 
 @dataclass
 class Database:
-    """A source that plays random transactions over a schema."""
+    """A source that plays random transactions over a schema.
+
+    renames: whether columns get other names. `state` has all rows under the first names.
+    """
 
     shape: Shape
     chance: Random
     writer: Writer
     state: State = field(default_factory=dict)
     csn: int = 100
+    renames: bool = False
 
     def __post_init__(self) -> None:
         self.state = {name: {} for name in self.shape.tables}
@@ -97,6 +103,7 @@ class Database:
         self._keys = Values(self.chance, wide=self.shape.dimensions.wide_keys)
         self._events: list[Change] = []
         self._gone: dict[str, set[str]] = {name: set() for name in self.shape.tables}
+        self._renamed: dict[str, dict[str, int]] = {name: {} for name in self.shape.tables}
         self._inserted = self._serial = 0
 
     def play(self, transactions: int) -> list[Sent]:
@@ -113,13 +120,15 @@ class Database:
                 self._statement(self.chance.choice(tables))
         self.csn += 2 * len(self._events) + self.chance.randint(1, 5)
         state = {name: dict(rows) for name, rows in self.state.items()}
-        sent = Sent("", self.csn, [], None, state, self._events, number)
+        renamed = {name: dict(columns) for name, columns in self._renamed.items()}
+        sent = Sent("", self.csn, [], None, state, self._events, number, renamed)
         self.writer.write(sent)
         return sent
 
     def _note(self, table: Table, op: str, before: Image | None = None, after: Image | None = None) -> None:
         columns = tuple(column for column in table.columns if column not in self._gone[table.name])
-        self._events.append(Change(table, op, before, after, columns))
+        change = Change(table, op, before, after, columns)
+        self._events.append(_under_new_names(change, self._renamed[table.name]))
 
     def _statement(self, table: Table) -> None:
         rows = self.state[table.name]
@@ -133,6 +142,8 @@ class Database:
             kinds = [self._truncate]
         elif 0.04 < odd < 0.07 and self.writer.alters:
             kinds = [self._alter]
+        elif 0.07 < odd < 0.1 and self.renames:
+            kinds = [self._rename]
         self.chance.choice(kinds)(table)
 
     # Statements. Each changes the state by itself and says what a log would show of it.
@@ -157,22 +168,48 @@ class Database:
 
         Without an insert nobody could know of it, which is why it is the same transaction's next statement.
         """
-        gone = self._gone[table.name]
-        parents = self.shape.hanging[table.name][1].parent_key if table.name in self.shape.hanging else ()
-        plain = [column for column in table.columns if column not in (*table.key, *parents)]
-        rows = self.state[table.name]
-        fresh = {
-            column: self._value(kind, required=True) for column, kind in table.columns.items() if column in table.key
-        } | self._next_serial(table)
-        if not plain or (fresh and tuple(map(str, fresh.values())) in rows):
+        gone, rows, plain, fresh = (
+            self._gone[table.name],
+            self.state[table.name],
+            self._plain(table),
+            self._fresh(table),
+        )
+        if not plain or fresh is None:
             return
         column = self.chance.choice(plain)
         gone ^= {column}
         for key in rows:
             rows[key] = rows[key] | {column: None}
-        row = {name: fresh.get(name) or self._value(kind, name in parents) for name, kind in table.columns.items()}
-        row |= dict.fromkeys(gone)
-        self._put(table, row)
+        self._put_fresh(table, fresh)
+
+    def _rename(self, table: Table) -> None:
+        """Give a column another name, of which nothing tells but later rows; an insert shows that the old one went."""
+        fresh = self._fresh(table)
+        if fresh is None:
+            return
+        renamed, column = self._renamed[table.name], self.chance.choice([*table.columns])
+        renamed[column] = renamed.get(column, 0) + 1
+        self._put_fresh(table, fresh)
+
+    def _plain(self, table: Table) -> list[str]:
+        """Return the columns that are part of no key."""
+        return [column for column in table.columns if column not in (*table.key, *self._parents(table))]
+
+    def _parents(self, table: Table) -> Sequence[str]:
+        return self.shape.hanging[table.name][1].parent_key if table.name in self.shape.hanging else ()
+
+    def _fresh(self, table: Table) -> Image | None:
+        """Return the key of a row that can be inserted; None where a row has the drawn one."""
+        fresh = {
+            column: self._value(kind, required=True) for column, kind in table.columns.items() if column in table.key
+        } | self._next_serial(table)
+        return None if fresh and tuple(map(str, fresh.values())) in self.state[table.name] else fresh
+
+    def _put_fresh(self, table: Table, key: Image) -> None:
+        """Insert a row with a key."""
+        parents = self._parents(table)
+        row = {name: key.get(name) or self._value(kind, name in parents) for name, kind in table.columns.items()}
+        self._put(table, row | dict.fromkeys(self._gone[table.name]))
 
     def _update(self, table: Table) -> None:
         row = self._any(table)
@@ -287,6 +324,28 @@ class Database:
         if required:
             return self._keys.key(kind)
         return None if self.chance.random() < 0.2 else self._values.free(kind)
+
+
+def name_after(column: str, times: int) -> str:
+    """Return the name that a column of the source has after it was renamed some times."""
+    return f"{column}_{times + 1}" if times else column
+
+
+def _under_new_names(change: Change, renamed: Mapping[str, int]) -> Change:
+    """Return a change as a log has it after columns were renamed."""
+    if not renamed:
+        return change
+
+    def row(image: Image | None) -> Image | None:
+        return None if image is None else {name_of(column): value for column, value in image.items()}
+
+    def name_of(column: str) -> str:
+        return name_after(column, renamed.get(column, 0))
+
+    kinds = {name_of(column): kind for column, kind in change.table.columns.items()}
+    table = replace(change.table, key=tuple(map(name_of, change.table.key)), columns=kinds)
+    columns = tuple(map(name_of, change.columns))
+    return Change(table, change.op, row(change.before), row(change.after), columns)
 
 
 def positions(sent: Sent, *, copies: bool) -> list[int]:

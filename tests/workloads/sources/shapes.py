@@ -3,7 +3,8 @@
 A child of the relation `one` may have rows of its own key, so that documents have several of them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -21,13 +22,15 @@ BELOW = "t6"
 class Shape:
     """The watched tables of a source, and the aggregate that some of them form.
 
-    below: a second aggregate, whose root is a child of the first one.
+    below: a second aggregate, whose root is a child of the first one. renamed: by table, how often the source renames
+    each column.
     """
 
     tables: dict[str, Table]
     aggregate: Aggregate | None
     dimensions: Dimensions = PLAIN
     below: Aggregate | None = None
+    renamed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def children(self) -> dict[str, Child]:

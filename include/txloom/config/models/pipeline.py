@@ -3,7 +3,7 @@
 Editors show a field's description beside it, and the message for a missing field names it as what was expected.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
@@ -83,6 +83,15 @@ class Completeness(Model):
     ] = "redrive"
 
 
+Aliases = Annotated[
+    tuple[SourceColumn, ...],
+    Field(
+        description="Former names of a column that the source renamed, the newest first; a row that lacks `source` has "
+        "its value under the first of them that it has"
+    ),
+]
+
+
 class Column(Model):
     """A column of a watched table."""
 
@@ -92,6 +101,17 @@ class Column(Model):
         SourceColumn,
         Field(description="The name in the source, in any case; by default the name in the lake"),
     ] = Field(default_factory=lambda valid: valid["name"])
+    source_aliases: Aliases = ()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return the names in the source: a row has the value under the first of them that it has."""
+        return (self.source, *self.source_aliases)
+
+    def find_source(self, names: Container[str]) -> str:
+        """Return in lower case the first of `sources` that is among some names in lower case, else `source`."""
+        lower = [source.lower() for source in self.sources]
+        return next((source for source in lower if source in names), lower[0])
 
 
 class ColumnDetail(Model):
@@ -101,6 +121,7 @@ class ColumnDetail(Model):
     source: Annotated[
         SourceColumn | None, Field(description="The name in the source, in any case; by default the name in the lake")
     ] = None
+    source_aliases: Aliases = ()
 
 
 def _columns(declared: Any) -> Any:
@@ -168,6 +189,11 @@ class Table(Model):
     def column(self, name: str) -> Column:
         """Return a declared column."""
         return next(column for column in self.columns if column.name == name)
+
+    @property
+    def key_sources(self) -> dict[str, str]:
+        """Return the key columns by each of their names in the source, in upper case."""
+        return {source.upper(): name for name in self.key for source in self.column(name).sources}
 
     @property
     def column_names(self) -> tuple[str, ...]:

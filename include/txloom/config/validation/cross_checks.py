@@ -59,18 +59,24 @@ def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:
     sources: dict[str, str] = {}
     for name, item in table.columns.items():
         if (again := item.get("name")) is not None:
-            yield draft.problem(again, "type or source", "The key before it is the name.", "an unknown key")
+            yield draft.problem(
+                again, "type, source or source_aliases", "The key before it is the name.", "an unknown key"
+            )
         if (other := spellings.setdefault(name.casefold(), name)) != name:
             names_shown = f"the column {name!r} beside {other!r}"
             yield draft.problem(item, "names that differ by more than case", value=names_shown)
             continue
         given = draft.word(item, "source") or item
         source = given.value if given is not item else name
-        if (owner := sources.setdefault(source.casefold(), name)) != name:
-            names_shown = f"the source column {given.shown if given is not item else repr(name)} again"
-            yield draft.problem(
-                given, "one column for each source column", f"The column {named(owner)} reads it.", names_shown
-            )
+        read = [(given, source), *((alias, alias.value) for alias in draft.words(item, "source_aliases"))]
+        seen = set[str]()
+        for place, source in read:
+            owner = sources.setdefault(source.casefold(), name)
+            if owner != name or source.casefold() in seen:
+                names_shown = f"the source column {repr(name) if place is item else place.shown} again"
+                hint = f"The column {named(owner)} reads it."
+                yield draft.problem(place, "one column for each source column", hint, names_shown)
+            seen.add(source.casefold())
 
 
 def _key(draft: Draft, table: TableDraft) -> Iterator[Problem]:

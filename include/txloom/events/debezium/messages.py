@@ -200,15 +200,17 @@ class KeyReader:
     def __init__(self, table: Table) -> None:
         """Compile the reader for the names as they are declared; `read` recompiles it for other spellings."""
         self._names = table.key
-        self._sources = [table.column(name).source for name in table.key]
-        self._compile(self._sources)
+        self._sources = [table.column(name).sources for name in table.key]
+        self._compile([sources[0] for sources in self._sources])
 
     def read(self, image: bytes | Raw) -> dict[str, bytes | None]:
         """Return the key's values as JSON by their declared names; None for one that is missing."""
         fields = msgspec.structs.astuple(self._decode(image))
         if UNSET in fields:
             names = {name.upper(): name for name in msgspec.json.decode(image, type=dict[str, Raw])}
-            self._compile([names.get(source.upper(), source) for source in self._sources])
+            upper = [[source.upper() for source in sources] for sources in self._sources]
+            spelled = [next((names[source] for source in sources if source in names), None) for sources in upper]
+            self._compile([name or sources[0] for name, sources in zip(spelled, self._sources, strict=True)])
             fields = msgspec.structs.astuple(self._decode(image))
         values = (None if value is UNSET else bytes(value) for value in fields)
         return dict(zip(self._names, values, strict=True))
@@ -216,7 +218,7 @@ class KeyReader:
     def is_given(self, key: Mapping[str, Any]) -> bool:
         """Return whether a key from a header has all columns of the declared key."""
         names = {name.upper() for name in key}
-        return all(source.upper() in names for source in self._sources)
+        return all(any(source.upper() in names for source in sources) for sources in self._sources)
 
     def _compile(self, spelled: Sequence[str]) -> None:
         fields = [(f"k{number}", Raw | UnsetType, UNSET) for number in range(len(spelled))]

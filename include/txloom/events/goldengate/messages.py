@@ -182,26 +182,24 @@ def _check_images(op: str, before: bytes, after: bytes, table: Table) -> None:
     image = before if op == "D" else after
     if image == b"null":
         raise Poison(rejections.NO_IMAGE, f"operation {op} without `{'before' if op == 'D' else 'after'}`")
-    keys = {table.column(name).source.upper(): name for name in table.key}
-    known = _present(image, keys)
+    known = _present(image, table)
     if op == "U" and before != b"null":
-        known = {**_present(before, keys), **known}
-    for source, name in keys.items():
-        if known.get(source) is None:
-            raise Poison(rejections.NO_KEY, f"{name} is {'null' if source in known else 'missing'}")
+        known = {**_present(before, table), **known}
+    for name in table.key:
+        if known.get(name) is None:
+            raise Poison(rejections.NO_KEY, f"{name} is {'null' if name in known else 'missing'}")
 
 
-def _present(image: bytes, keys: dict[str, str]) -> dict[str, bytes | None]:
-    """Return the key columns in an image, by their upper-case source names; of two spellings, one with a value.
-
-    keys: declared names by upper-case source names.
-    """
+def _present(image: bytes, table: Table) -> dict[str, bytes | None]:
+    """Return the key columns in an image, by their declared names; of two spellings, one with a value."""
+    sources = table.key_sources
     columns = msgspec.json.decode(image, type=dict[str, msgspec.Raw])
     by_upper_name: dict[str, bytes | None] = {}
     for name, value in columns.items():
-        if name.upper() in keys and by_upper_name.get(name.upper()) is None:
+        if name.upper() in sources and by_upper_name.get(name.upper()) is None:
             by_upper_name[name.upper()] = None if value == NULL else bytes(value)
-    return by_upper_name
+    # Former names of a column follow its name in the source, which counts.
+    return {sources[name]: by_upper_name[name] for name in reversed(sources) if name in by_upper_name}
 
 
 def _instant(raw: msgspec.Raw) -> datetime | None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from msgspec import UNSET, UnsetType
 
 from txloom.arrow_types import AnyArray, Lists
-from txloom.config.models.pipeline import Table
+from txloom.config.models.pipeline import Column, Table
 from txloom.events.garbage_collector import paused
 from txloom.events.goldengate.messages import INSERTS, operation
 from txloom.events.images.single_message import UNREADABLE, ImageMessages, text_of
@@ -43,7 +43,7 @@ class ImageReader:
         self._table = table
         self._messages = ImageMessages(table)
         self.schema = image_schema(table)
-        self._columns = {column.source.upper(): column.name for column in table.columns}
+        self._columns = {name.upper(): column.name for column in table.columns for name in column.sources}
         self._sources: dict[str, str | None] = {}
         self._decoders: list[Callable[[bytes | str], Any]] = []
 
@@ -186,9 +186,12 @@ class ImageReader:
         columns, bad = [], set[int]()
         for number, column in enumerate(self._table.columns):
             values: Sequence[Any] = [None] * len(rows)
-            position = next((i for i, name in enumerate(self._sources.values()) if name == column.name), None)
-            if position is not None and len(rows):
-                values = _values(given, f"c{position}")
+            fields = self._fields(column)
+            if fields and len(rows):
+                values = _values(given, fields[0])
+                for former in fields[1:]:
+                    pairs = zip(values, _values(given, former), strict=True)
+                    values = [other if value is UNSET else value for value, other in pairs]
                 known[rows, number] = True
                 kinds = set(map(type, values))
                 if UnsetType in kinds:
@@ -209,6 +212,12 @@ class ImageReader:
             return struct, known
         take = np.cumsum(has_image) - 1
         return struct.take(pa.array(take, mask=~has_image)), known
+
+    def _fields(self, column: Column) -> list[str]:
+        """Return the decoders' fields that have a column's values, in the order in which its names are looked for."""
+        order = {name.upper(): number for number, name in enumerate(column.sources)}
+        spelled = {name.upper(): f"c{number}" for number, name in enumerate(self._sources)}
+        return [spelled[name] for name in order if name in spelled]
 
     def _refuse_without_key(self, op: pa.StringArray, before: pa.StructArray, after: pa.StructArray) -> None:
         row = pc.not_equal(op, pa.scalar("T"))

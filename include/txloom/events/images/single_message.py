@@ -37,7 +37,12 @@ class ImageMessages:
 
     def __init__(self, table: Table) -> None:
         """Compile the readers of a declared table's columns."""
-        self._columns = {column.source.upper(): column for column in table.columns}
+        self._columns = {name.upper(): column for column in table.columns for name in column.sources}
+        self._newer = {
+            name.upper(): {source.upper() for source in column.sources[:number]}
+            for column in table.columns
+            for number, name in enumerate(column.sources)
+        }
         self._readers = {column.name: partial(_read, reader(column.type), column) for column in table.columns}
         self._names = table.column_names
         self._key = [(name, table.column(name).source) for name in table.key]
@@ -100,11 +105,13 @@ class ImageMessages:
         flags = {
             name.upper() for name, raw in image.items() if name.upper().endswith("_ISMISSING") and bytes(raw) == b"true"
         }
+        given = {name.upper() for name in image if f"{name.upper()}_ISMISSING" not in flags}
         values = {}
         for name, raw in image.items():
             column = self._columns.get(name.upper())
-            if column is not None and f"{name.upper()}_ISMISSING" not in flags:
-                values[column.name] = self._readers[column.name](raw)
+            if column is not None and name.upper() in given:
+                if not self._newer[name.upper()] & given:
+                    values[column.name] = self._readers[column.name](raw)
             elif self._quarantine and self._is_undeclared(name):
                 raise Unreadable(f"{name}: not a declared column, and undeclared_columns is quarantine")
         return values
@@ -123,7 +130,7 @@ def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:
             value = json_elements(text)
         return read(value)
     except (ValueError, TypeError, InvalidOperation, OverflowError, RecursionError) as error:
-        shown = MASK if is_secret(column.name) or is_secret(column.source) else value
+        shown = MASK if any(map(is_secret, (column.name, *column.sources))) else value
         shown = shown if isinstance(shown, str) else text.decode()
         article = "an" if str(column.type)[0] in "aeiou" else "a"
         raise Unreadable(f"{column.source}: {shown[:MOST_SHOWN]!r} is not {article} {column.type}") from error

@@ -103,7 +103,7 @@ class Target:
         self.source, self.name = source, None if table is None else table.name
         self._refused = refused
         self._insert_only = table is not None and table.insert_only
-        self._names = {} if table is None else {table.column(name).source.upper(): name for name in table.key}
+        self._names = {} if table is None else table.key_sources
         sources = [] if table is None else [table.column(name).source for name in table.key]
         spelled = dict.fromkeys(tuple(map(style, sources)) for style in (str, str.lower, str.upper))
         self._styles = [tuple(b'{"name":%s,' % msgspec.json.encode(name) for name in style) for style in spelled]
@@ -151,9 +151,11 @@ class Target:
         for cell in cells:
             source = cell.name.upper()
             is_null[source] = is_null.get(source, False) or bytes(cell.value) != b"null"
-        for source, key in self._names.items():
-            if not is_null.get(source, sparse):
-                return rejections.NO_KEY, f"{key} is {'null' if source in is_null else 'missing'} in `{name}`"
+        # Former names of a column follow its name in the source, which counts.
+        given = {self._names[source]: is_null[source] for source in reversed(self._names) if source in is_null}
+        for key in dict.fromkeys(self._names.values()):
+            if not given.get(key, sparse):
+                return rejections.NO_KEY, f"{key} is {'null' if key in given else 'missing'} in `{name}`"
         return None
 
 

@@ -21,10 +21,10 @@ from txloom.steps.backfill.rebuild import rebuild_shadows
 from txloom.steps.backfill.scope import HIGHEST, Scope, csns_of, only, resumed, scope_of
 from txloom.steps.step import Counts, Step
 from txloom.storage.declarations import marks, records
-from txloom.storage.declarations.pending_edits import find_waiting_keys, refuse_pending, refuse_renamed_keys
 from txloom.storage.declarations.redeclared import redeclared_of
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import schema_evolution
+from txloom.storage.edits.pending_edits import find_waiting_keys, refuse_pending, refuse_renamed_keys
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets import history_tables, shadow_tables

@@ -15,9 +15,9 @@ from txloom.storage.buffer.newest_batch import BufferState, Declared, buffer_sta
 from txloom.storage.declarations import earlier_steps
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, Record, State
-from txloom.storage.declarations.refused_edits import messages_of, refused_edits
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.read_session import exists
+from txloom.storage.edits.refused_edits import messages_of, refused_edits
 from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas, shadow_tables

@@ -12,11 +12,12 @@ from txloom.steps.backfill.released_events import OUTCOMES
 from txloom.steps.backfill.scope import HIGHEST, Scope, Target
 from txloom.steps.backfill.table_comparison import Comparison
 from txloom.steps.declarations.declare import by_source
-from txloom.steps.settling.need import Need, earlier, first_seen, has_released
+from txloom.steps.settling.need import Need, earlier, has_released
 from txloom.steps.step import Step
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, Record, State
+from txloom.storage.declarations.undeclared_columns import first_seen
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.paths import TablePaths
@@ -85,11 +86,16 @@ def _has_columns(paths: TablePaths, has: Record, needing: State) -> bool:
     """Return whether rows written by one declaration have every value that a member's declaration needs."""
     if r.differs(has, needing.newest):
         return False
-    known = by_source(has.declaration)
-    return all(
-        known.get(source) == about if source in known else first_seen(paths, needing.names, source) is None
-        for source, about in by_source(needing.newest.declaration).items()
-    )
+    known, content = by_source(has.declaration), needing.newest.declaration
+    former = {source for name in has.declaration["columns"] for source in r.sources_of(has.declaration, name)}
+
+    def has_column(source: str, name: str, kind: str) -> bool:
+        sources = r.sources_of(content, name)
+        if source in known:
+            return known[source] == (name, kind) and r.sources_of(has.declaration, name) == sources
+        return not former & {*sources} and all(first_seen(paths, needing.names, each) is None for each in sources)
+
+    return all(has_column(source, *about) for source, about in by_source(content).items())
 
 
 def _row_table(table: Table, state: State) -> RowTable:

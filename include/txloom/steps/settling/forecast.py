@@ -19,9 +19,9 @@ from txloom.storage.buffer.newest_batch import BufferState, buffer_state
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import completing_loads, incomplete_tables
 from txloom.storage.declarations.records import Pair, Record, State
-from txloom.storage.declarations.refused_edits import RefusedEdit, refused_edits
 from txloom.storage.declarations.undecided import Undecided
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
+from txloom.storage.edits.refused_edits import RefusedEdit, refused_edits
 from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
 

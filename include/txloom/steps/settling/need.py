@@ -5,14 +5,13 @@ from dataclasses import dataclass, field, replace
 
 from txloom.config import names
 from txloom.config.contents import Content
-from txloom.quality import findings as f
 from txloom.steps.declarations.declare import by_source
 from txloom.storage.declarations import history_rewriting
+from txloom.storage.declarations import records as r
 from txloom.storage.declarations.history_rewriting import Renamed
 from txloom.storage.declarations.records import INCOMPLETE, LOST, ROWS_OF_BEFORE, Pair, State, differs
-from txloom.storage.declarations.undeclared_columns import Adopted
+from txloom.storage.declarations.undeclared_columns import Adopted, first_seen
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
 
 
@@ -191,6 +190,12 @@ def _compare_columns(
     taken_up = {source.casefold(): name for source, name in adopted.items()}
     values, renamed = dict[str, int](), dict[str, str]()
     for source, (name, _) in by_source(state.newest.declaration).items():
+        sources = r.sources_of(state.newest.declaration, name)
+        if len(sources) > 1 and source not in declared:
+            first, earlier = _follow_renaming(paths, state, name, now, taken_up)
+            values |= {name: first} if first is not None else {}
+            renamed |= {} if earlier in (None, name) else {name: earlier}
+            continue
         was_left_out = source in state.sources and source not in declared
         earlier = declared.get(source, held.get(source, taken_up.get(source)))
         if earlier is None:
@@ -200,6 +205,8 @@ def _compare_columns(
             # have got its name.
             is_lost = (was_left_out and source in taken_up) or (source not in now and earlier in now.values())
             earlier = now.get(source, earlier)
+            # The column is read under other former names than before.
+            is_lost |= source in declared and sources != r.sources_of(state.settled.declaration, declared[source])
             renamed |= {name: earlier} if earlier != name and not is_lost else {}
         if is_lost:
             values[name] = 0
@@ -209,21 +216,40 @@ def _compare_columns(
     return values, renamed
 
 
-def first_seen(paths: TablePaths, tables: Iterable[str], source: str, *, but: int | None = None) -> int | None:
-    """Return the csn of the first event that had an undeclared column; None where none was seen.
+def _follow_renaming(
+    paths: TablePaths, state: State, name: str, now: Mapping[str, str], taken_up: Mapping[str, str]
+) -> tuple[int | None, str | None]:
+    """Return from which csn on a column with former names has to be read again, and its name in earlier rows.
+
+    Rows that were read under its former names stay as they are. The csn is None where no row has to be read again, and
+    0 where all have to; the name is None where no earlier row has the column.
 
     Args:
         paths: the tables of the pipeline.
-        tables: every name of the column's table.
-        source: the column's name in the source, in lower case.
-        but: the csn of the event by which the table took the column up, which does not count.
+        state: the state of the member, with a settled record.
+        name: the column, which was not declared with its present `source`.
+        now: by source of a column, its name in earlier rows.
+        taken_up: by source of a column that the table took up, its name.
     """
-    named = f'lower("column") = {text_literal(source)} and "table" in ({", ".join(map(text_literal, sorted(tables)))})'
-    named += "" if but is None else f" and since_csn <> {but}"
-    sql = f"select min(since_csn) as first from t where code = {text_literal(f.ADDED)} and {named}"
-    rows = small_tables.query(paths.table(names.FINDINGS), sql)
-    first: int | None = rows[0]["first"] if rows else None
-    return first
+    assert state.settled is not None
+    before, sources = state.settled.declaration, r.sources_of(state.newest.declaration, name)
+    read_before = {tuple(r.sources_of(before, each)): each for each in before["columns"]}
+    for number in range(1, len(sources)):
+        earlier = read_before.get(tuple(sources[number:]))
+        if earlier is not None:
+            new, earlier = sources[:number], now.get(sources[number], now.get(sources[0], earlier))
+            is_hidden = not {sources[number], sources[0]} & now.keys() and earlier in now.values()
+            if is_hidden or state.sources & {*new}:
+                return 0, None
+            return _first_of(paths, state, new), earlier
+    is_known = bool((state.sources | taken_up.keys()) & {*sources})
+    return (0 if is_known or name in state.held else _first_of(paths, state, sources)), None
+
+
+def _first_of(paths: TablePaths, state: State, sources: Sequence[str]) -> int | None:
+    """Return the csn of the first event that had one of some undeclared columns; None where none was seen."""
+    firsts = [first_seen(paths, state.names, each) for each in sources]
+    return min((first for first in firsts if first is not None), default=None)
 
 
 def has_released(paths: TablePaths, where: str) -> bool:

@@ -16,10 +16,10 @@ from txloom.storage.declarations.incomplete import (
     feeding,
 )
 from txloom.storage.declarations.records import declared_pairs
-from txloom.storage.declarations.refused_edits import messages_of
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.delta.schema_evolution import describe_type
+from txloom.storage.edits.refused_edits import messages_of
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.snapshots import kept_columns

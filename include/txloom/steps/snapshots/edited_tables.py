@@ -90,13 +90,21 @@ def _keeps_rows(state: State, need: Need | None) -> bool:
     if need is None:
         return True
     assert state.settled is not None
-    has, needed = by_source(state.settled.declaration), by_source(state.newest.declaration)
-    is_back = bool((needed.keys() - has.keys()) & state.sources)
-    is_retyped = any(has[source][1] != kind for source, (_, kind) in needed.items() if source in has)
+    has, content = state.settled.declaration, state.newest.declaration
+    types = {source: kind for name, (kind, _) in has["columns"].items() for source in r.sources_of(has, name)}
+    is_back = bool((by_source(content).keys() - by_source(has).keys()) & state.sources)
+    is_retyped = any(
+        types.get(source, kind) != kind
+        for name, (kind, _) in content["columns"].items()
+        for source in r.sources_of(content, name)
+    )
     return not (need.rereads or need.replaces or need.field or is_back or is_retyped)
 
 
 def _names_of(row_table: RowTable, held: Mapping[str, str]) -> dict[str, str]:
     """Return by declared column its name in the current table; held: by source of a column, the name that it has."""
-    columns = {column.name: column.source.casefold() for column in row_table.table.columns}
-    return {name: held[source] for name, source in columns.items() if source in held}
+    names = dict[str, str]()
+    for column in row_table.table.columns:
+        source = next((each for each in map(str.casefold, column.sources) if each in held), None)
+        names |= {} if source is None else {column.name: held[source]}
+    return names

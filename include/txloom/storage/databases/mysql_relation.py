@@ -161,10 +161,10 @@ def relation_of(table: Table, name: str, columns: Mapping[str, Column]) -> Relat
     Raises:
         ConfigurationError: a column is missing, or has a type that cannot be compared.
     """
-    if missing := [column.source for column in table.columns if column.source.lower() not in columns]:
+    if missing := [column.source for column in table.columns if column.find_source(columns) not in columns]:
         raise ConfigurationError(f"{table.name}: {table.source} has no column {', '.join(missing)} in the database")
     ordered = [*(table.column(each) for each in table.key), *(c for c in table.columns if c.name not in table.key)]
-    known = {column.name: columns[column.source.lower()] for column in ordered}
+    known = {column.name: columns[column.find_source(columns)] for column in ordered}
     for column in ordered:
         refuse_unfit(table, column.name, column.type, known[column.name].held)
     names = {name: quoted(column.name) for name, column in known.items()}
@@ -181,7 +181,7 @@ def relation_of(table: Table, name: str, columns: Mapping[str, Column]) -> Relat
         undeclared=tuple(
             column.name
             for name, column in columns.items()
-            if name not in {declared.source.lower() for declared in table.columns}
+            if name not in {source.lower() for declared in table.columns for source in declared.sources}
         ),
     )
 

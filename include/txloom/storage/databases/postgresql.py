@@ -198,14 +198,14 @@ class Postgresql(Connection):
                 f"{table.name}: row-level security hides rows of {schema}.{name} from the audit's user, which would be "
                 "taken for rows that the source does not have: give the user BYPASSRLS"
             )
-        if missing := [column.source for column in table.columns if column.source.lower() not in columns]:
+        if missing := [column.source for column in table.columns if column.find_source(columns) not in columns]:
             raise ConfigurationError(f"{table.name}: {table.source} has no column {', '.join(missing)} in the database")
         ordered = [*(table.column(name) for name in table.key), *(c for c in table.columns if c.name not in table.key)]
-        known = {column.name: columns[column.source.lower()] for column in ordered}
+        known = {column.name: columns[column.find_source(columns)] for column in ordered}
         quoted = {name: sql_name(column.name) for name, column in known.items()}
         keys = [known[each].key(quoted[each], table.column(each).type) for each in table.key]
         texts = [postgresql_texts.canonical(quoted[c.name], c.type, known[c.name].base) for c in ordered]
-        declared = {column.source.lower() for column in table.columns}
+        declared = {source.lower() for column in table.columns for source in column.sources}
         return Relation(
             name=f"{sql_name(schema)}.{sql_name(name)}",
             oid=oid,

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config import names
-from txloom.config.contents import Content, to_json
+from txloom.config.contents import ALIASES, Content, to_json
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
@@ -138,10 +138,12 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
         before, source = states_of.get(record.pair), record.declaration["source"]
         called.setdefault(source, set()).add(record.pair[1])
         declared = {name: column.casefold() for name, (_, column) in record.declaration["columns"].items()}
+        aliases = record.declaration.get(ALIASES, {})
         of_source.setdefault(source, set()).update(declared.values())
         if record.status in SETTLED:
             sources.setdefault((record.table, source), set()).update(declared.values())
-            held = {**record.held, **declared}
+            # Rows have the values of a renamed column only if the declaration that returns has the same former names.
+            held = {name: source for name, source in {**record.held, **declared}.items() if name not in aliases}
             states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held)
         elif before is None:
             states_of[record.pair] = State(record, None, -1, since=(record,))
@@ -181,6 +183,16 @@ def has_other_key(one: Record, other: Record) -> bool:
     return bool(has["source"] == needs["source"]) and _key_sources(has) != _key_sources(needs)
 
 
+def sources_of(content: Content, column: str) -> list[str]:
+    """Return the names in the source of a declared column, in lower case, the newest first; [] if there is no column.
+
+    The record of a lake older than records lists only columns that the history has, so a key column may be absent.
+    """
+    if column not in content["columns"]:
+        return []
+    return [name.casefold() for name in (content["columns"][column][1], *content.get(ALIASES, {}).get(column, ()))]
+
+
 def find_state(states_of: Mapping[Pair, State], history: str, table: Table) -> State | None:
     """Return the state of a history's member, also of one whose table had another name; None: no record has it."""
     if (state := states_of.get((history, table.name))) is not None:
@@ -194,10 +206,8 @@ def find_state(states_of: Mapping[Pair, State], history: str, table: Table) -> S
 
 
 def _key_sources(content: Content) -> list[str]:
-    """Return the source names of the declared key columns, in lower case, in the order of the key."""
-    columns = content["columns"]
-    # The record of a lake older than records lists only columns that the history has, so a key column may be absent.
-    return [columns[name][1].casefold() if name in columns else name for name in content["key"]]
+    """Return the oldest source names of the declared key columns, in lower case, in the order of the key."""
+    return [(sources_of(content, name) or [name])[-1] for name in content["key"]]
 
 
 def _renamed(states_of: Mapping[Pair, State], pair: Pair) -> State | None:

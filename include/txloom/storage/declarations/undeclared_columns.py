@@ -14,9 +14,11 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.models.column_types import ColumnType
 from txloom.config.models.pipeline import Column, Pipeline, Table
+from txloom.quality import findings as f
 from txloom.storage.declarations.records import Record, present_names, read
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import EVOLVED_COLUMNS
 from txloom.storage.targets import schemas
@@ -118,7 +120,7 @@ def _types(paths: TablePaths, table: str) -> dict[str, pa.DataType]:
 
 
 def _is_declared(table: Table, column: str, source: str) -> bool:
-    known = {name for column in table.columns for name in (column.name.casefold(), column.source.casefold())}
+    known = {name.casefold() for column in table.columns for name in (column.name, *column.sources)}
     return column.casefold() in known or source.casefold() in known
 
 
@@ -172,3 +174,20 @@ def record_adopted(paths: TablePaths, columns: Sequence[tuple[Undeclared, str]])
     ]
     if rows:
         small_tables.append(path, rows, EVOLVED_COLUMNS)
+
+
+def first_seen(paths: TablePaths, tables: Iterable[str], source: str, *, but: int | None = None) -> int | None:
+    """Return the csn of the first event that had an undeclared column; None where none was seen.
+
+    Args:
+        paths: the tables of the pipeline.
+        tables: every name of the column's table.
+        source: the column's name in the source, in lower case.
+        but: the csn of the event by which the table took the column up, which does not count.
+    """
+    named = f'lower("column") = {text_literal(source)} and "table" in ({", ".join(map(text_literal, sorted(tables)))})'
+    named += "" if but is None else f" and since_csn <> {but}"
+    sql = f"select min(since_csn) as first from t where code = {text_literal(f.ADDED)} and {named}"
+    rows = small_tables.query(paths.table(names.FINDINGS), sql)
+    first: int | None = rows[0]["first"] if rows else None
+    return first

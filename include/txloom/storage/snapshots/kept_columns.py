@@ -64,12 +64,14 @@ class Lack:
         first_csn: the csn of the first one.
         last_csn: the csn of the last one.
         until: the csn of the date that had what the table lacked; None: the table still lacks it.
+        ends_whole: whether the extract of that date has every row that the table lacked.
     """
 
     dates: int
     first_csn: int
     last_csn: int
     until: int | None
+    ends_whole: bool
 
 
 def planned(table: Table, csn: int, undeclared: Iterable[str], without: Iterable[Table]) -> str:
@@ -85,7 +87,7 @@ def planned(table: Table, csn: int, undeclared: Iterable[str], without: Iterable
         {
             CSN: csn,
             SOURCE: table.source,
-            COLUMNS: sorted(column.source.casefold() for column in table.columns),
+            COLUMNS: sorted(name.casefold() for column in table.columns for name in column.sources),
             UNDECLARED: sorted(name.casefold() for name in undeclared),
             WITHOUT: sorted(each.source for each in without),
         },
@@ -97,7 +99,8 @@ def lacks(pipeline: Pipeline, paths: TablePaths, reached: Watermark) -> dict[str
     """Return by watched table the most recent dates on which it lacked rows or declared columns; omit other tables.
 
     An extract that was compared with a column ends the dates on which the table lacked the column. Rows that a partial
-    extract does not have still lack it then, so that only a loaded snapshot completes the table.
+    extract does not have still lack it then, so that only a loaded snapshot completes the table. By convention, the
+    first partial extract of a table has all of its rows.
 
     Args:
         pipeline: the declaration with columns that tables took up.
@@ -108,7 +111,7 @@ def lacks(pipeline: Pipeline, paths: TablePaths, reached: Watermark) -> dict[str
 
 
 def completing(pipeline: Pipeline, paths: TablePaths, since: Mapping[str, int], reached: Watermark) -> dict[str, int]:
-    """Return by table the csn of the first date whose full extract has everything that the table lacked.
+    """Return by table the csn of the first date whose extract has everything that the table lacked.
 
     Args:
         pipeline: the declaration with columns that tables took up.
@@ -116,14 +119,17 @@ def completing(pipeline: Pipeline, paths: TablePaths, since: Mapping[str, int], 
         since: by table, the lowest csn that the date may have; the result leaves out tables without such a date.
         reached: the csn and the release up to which dates count.
     """
-    if not is_full(pipeline):
+    if pipeline.source.snapshots is None:
         return {}
     dates = _released(paths, reached)
     lacked, completed = _lacks(pipeline, paths, reached, dates), dict[str, int]()
     for name, csn in since.items():
         lack, source = lacked.get(name), pipeline.table(name).source
         until = 0 if lack is None else lack.until
-        if until is not None:
+        if not is_full(pipeline):
+            is_first = lack is not None and lack.ends_whole
+            completed |= {name: until} if is_first and until is not None and csn <= until else {}
+        elif until is not None:
             extracted = [each.csn for each in dates if each.csn >= max(csn, until) and source in each.extracts]
             completed |= {name: extracted[0]} if extracted else {}
     return completed
@@ -143,33 +149,42 @@ def _lacks(
     loaded = loaded_snapshots.loaded(pipeline, paths, reached.valid_through, reached.release)
     by_table = {
         table.name: _lack(
-            table, [each for each in dates if each.csn > loaded.get(table.name, 0)], is_whole=is_full(pipeline)
+            table,
+            [each for each in dates if each.csn > loaded.get(table.name, 0)],
+            is_whole=is_full(pipeline),
+            is_loaded=table.name in loaded,
         )
         for table in pipeline.tables
     }
     return {name: lack for name, lack in by_table.items() if lack is not None}
 
 
-def _lack(table: Table, dates: Sequence[DatedExtracts], *, is_whole: bool) -> Lack | None:
-    """Return the most recent of `dates`, which are in order, on which a table lacked something; None without any."""
-    declared = {column.source.casefold() for column in table.columns}
-    columns, lacks_rows, was_watched = set[str](), False, False
-    since, until = list[int](), None
+def _lack(table: Table, dates: Sequence[DatedExtracts], *, is_whole: bool, is_loaded: bool) -> Lack | None:
+    """Return the most recent dates on which a table lacked something; None without any.
+
+    Args:
+        table: the table.
+        dates: the dates since the table was loaded, in order.
+        is_whole: whether each extract has all rows of the table.
+        is_loaded: whether the table was loaded, so that no extract of `dates` is its first.
+    """
+    declared = {name.casefold() for column in table.columns for name in column.sources}
+    columns, lacks_rows, is_first = set[str](), False, not is_loaded
+    since, until, ends_whole = list[int](), None, False
     for each in dates:
-        extract = each.extracts.get(table.source)
+        extract, has_all_rows = each.extracts.get(table.source), is_whole or is_first
         if extract is not None:
-            lacks_rows, was_watched = False, True
+            lacks_rows, is_first = False, False
             columns = (columns | declared & extract.undeclared) - extract.columns
         elif not each.is_known:
-            columns, lacks_rows, was_watched = set(), False, True
+            columns, lacks_rows, is_first = set(), False, False
         elif table.source not in each.without:
-            # By convention, the first partial extract of a table has all of its rows.
-            lacks_rows |= is_whole or was_watched
+            lacks_rows = True
         if columns or lacks_rows:
             since, until = [*(since if until is None else []), each.csn], None
         elif since and until is None:
-            until = each.csn
-    return Lack(len(since), since[0], since[-1], until) if since else None
+            until, ends_whole = each.csn, has_all_rows
+    return Lack(len(since), since[0], since[-1], until, ends_whole) if since else None
 
 
 def _released(paths: TablePaths, reached: Watermark) -> list[DatedExtracts]:

@@ -3,9 +3,9 @@
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.declarations import records
-from txloom.storage.declarations.pending_edits import refuse_pending
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import sql_name, text_literal
+from txloom.storage.edits.pending_edits import refuse_pending
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.views.paging import Row

@@ -7,10 +7,10 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.quality import masking
 from txloom.storage.declarations import records
 from txloom.storage.declarations.incomplete import describe_lacking
-from txloom.storage.declarations.pending_edits import refuse_pending, refuse_renamed_keys
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import sql_name
+from txloom.storage.edits.pending_edits import refuse_pending, refuse_renamed_keys
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import watermark_of
 from txloom.storage.targets import history_reader

@@ -13,9 +13,9 @@ from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.dead_letters.hints import hints_for
 from txloom.storage.declarations.incomplete import feeding
-from txloom.storage.declarations.pending_edits import refuse_renamed_keys
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
+from txloom.storage.edits.pending_edits import refuse_renamed_keys
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import Row, last_step, limits, open_tables
 from txloom.storage.views.pipeline.waiting import UNDECIDED, compared

@@ -4,22 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow as pa
-
 from txloom.config.contents import table_content
 from txloom.config.load import line_of_column, line_of_target, locate
-from txloom.config.models.pipeline import Column, Pipeline, Table
+from txloom.config.models.pipeline import Pipeline, Table
 from txloom.config.problems import Problem
-from txloom.current.folding.value_sources import WHOLE
 from txloom.errors import ConfigurationError
-from txloom.events.values.scalars import arrow_type
 from txloom.storage.declarations import records as r
-from txloom.storage.declarations.records import Pair, Record, State
-from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
+from txloom.storage.declarations.records import Pair, Record
+from txloom.storage.delta import schema_evolution
 from txloom.storage.delta.read_session import exists
-from txloom.storage.delta.sql import sql_name, text_list
+from txloom.storage.edits.held_members import HeldMember, Lost, can_hold, find_members
+from txloom.storage.landing import loaded_snapshots
 from txloom.storage.paths import TablePaths
-from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import partition_columns, row_tables
 
 TABLES = "tables"
@@ -97,8 +93,9 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
     others = [*_other_histories(pipeline, paths, known), *_other_partitions(pipeline, paths)]
     states = r.states(known)
     for table in pipeline.tables:
-        members = [*_find_members(pipeline, paths, states, table)]
+        members = [*find_members(pipeline, paths, states, table)]
         others += [*_find_other_types(table, members), *_find_empty_keys(paths, table, members)]
+        others += _find_lost_values(pipeline, paths, table, members)
     return others
 
 
@@ -171,59 +168,11 @@ def _other_partitions(pipeline: Pipeline, paths: TablePaths) -> Iterator[Refused
             yield RefusedEdit("mirrors", row_table.mirror.table, "partition_by", say, lie, hint)
 
 
-@dataclass(frozen=True)
-class HeldMember:
-    """The changes of a watched table in an existing history.
-
-    Args:
-        history: the name of the history.
-        types: by column, its types in the history: of the values after and before a change.
-        state: of the history's member; None: no record has it.
-        field: of an aggregate's history, the field that has the changes; None: the history is a mirror's.
-    """
-
-    history: str
-    types: Mapping[str, pa.DataType]
-    state: State | None
-    field: str | None = None
-
-    def find_type(self, column: Column) -> pa.DataType | None:
-        """Return the type of the values that a history has of a column, maybe under an earlier name; None: it has none.
-
-        Of two, the one that the declared type does not hold is returned.
-        """
-        known = [self.types[name] for name in self._find_names(column)]
-        refused = [kind for kind in known if not _can_hold(column, kind)]
-        return next(iter([*refused, *known]), None)
-
-    def lacks(self, paths: TablePaths, column: Column) -> bool:
-        """Return whether any row change has no value of a column, under any of the column's names in the history."""
-        changes = "t"
-        if self.field is not None:
-            changes = f"(select unnest({sql_name(self.field)}) as change from t) u"
-        head = "" if self.field is None else "change."
-        empty = [f"{head}{sql_name(name)} is null" for name in self._find_names(column)]
-        where = " and ".join([f"{head}_txloom_op not in ({text_list(WHOLE)})", *empty])
-        return bool(
-            small_tables.query(paths.table(self.history), f"select 1 as n from {changes} where {where} limit 1")
-        )
-
-    def _find_names(self, column: Column) -> list[str]:
-        """Return the names under which the history has a column's values: the column's own name and an earlier name."""
-        sources = {source: name for name, source in self.state.held.items()} if self.state is not None else {}
-        names = dict.fromkeys((column.name, sources.get(column.source.casefold(), column.name)))
-        return [name for name in names if name in self.types]
-
-
-def _can_hold(column: Column, kind: pa.DataType) -> bool:
-    return schema_evolution.can_become(kind, arrow_type(column.type))
-
-
 def _find_other_types(table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
     """Yield columns with a declared type that does not hold every value that a history may have of them."""
     for column in table.columns:
         held = [(each.history, kind) for each in members if (kind := each.find_type(column)) is not None]
-        refused = [(history, kind) for history, kind in held if not _can_hold(column, kind)]
+        refused = [(history, kind) for history, kind in held if not can_hold(column, kind)]
         if refused:
             before = schema_evolution.describe_type(refused[0][1])
             folders = dict.fromkeys(history for history, _ in refused)
@@ -253,25 +202,50 @@ def _find_empty_keys(paths: TablePaths, table: Table, members: Sequence[HeldMemb
                 yield RefusedEdit(TABLES, table.name, column.name, f"{column.type} in the key", expected, hint)
 
 
-def _find_members(
-    pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State], table: Table
-) -> Iterator[HeldMember]:
-    """Yield the changes of a table in each existing history that is declared for it."""
-    for mirror in pipeline.targets.mirrors:
-        if mirror.table == table.name and exists(path := paths.table(mirror.history)):
-            schema = arrow_tables.plain_schema(small_tables.schema_of(path))
-            types = {field.name: field.type for field in schema}
-            yield HeldMember(mirror.history, types, r.find_state(states, mirror.history, table))
-    for aggregate in pipeline.targets.aggregates:
-        declared = dict(schemas.members_of(aggregate)).get(table.name)
-        if declared is None or not exists(path := paths.table(aggregate.history)):
+def _find_lost_values(
+    pipeline: Pipeline, paths: TablePaths, table: Table, members: Sequence[HeldMember]
+) -> Iterator[RefusedEdit]:
+    """Yield columns that are read from another column of the source, which lacks values that a history has.
+
+    A snapshot that was loaded after the last of these values, and that the next merge shows, brings those of the rows
+    that exist. It says that the others can go.
+    """
+    for column in table.columns:
+        of_members = ((each.history, each.find_lost(paths, table, column)) for each in members)
+        losses = [(history, lost) for history, lost in of_members if lost is not None]
+        if not losses:
             continue
-        state = r.find_state(states, aggregate.history, table)
-        records = [each for each in (state.settled, state.newest) if each is not None] if state is not None else []
-        fields = [declared, *(each.declaration.get("field") for each in records)]
-        schema = arrow_tables.plain_schema(small_tables.schema_of(path))
-        for field in dict.fromkeys(name for name in fields if name in schema.names):
-            if pa.types.is_list(kind := schema.field(field).type):
-                inside = kind.value_type
-                types = {inside.field(i).name: inside.field(i).type for i in range(inside.num_fields)}
-                yield HeldMember(aggregate.history, types, state, field)
+        history, lost = max(losses, key=lambda loss: loss[1].last_csn)
+        if not lost.last_csn < _find_load(pipeline, paths, table) <= (loaded_snapshots.newest(paths) or 0):
+            yield RefusedEdit(TABLES, table.name, column.name, *_describe_lost(column.sources, history, lost))
+
+
+def _find_load(pipeline: Pipeline, paths: TablePaths, table: Table) -> int:
+    """Return the csn of a table's newest loaded snapshot, released or not; 0 if there is none."""
+    released = loaded_snapshots.loaded(pipeline, paths, loaded_snapshots.ANY, loaded_snapshots.ANY)
+    waiting = loaded_snapshots.waiting(pipeline, paths, [table.name])
+    return max(released.get(table.name, 0), waiting.get(table.name, 0))
+
+
+def _describe_lost(sources: Sequence[str], history: str, lost: Lost) -> tuple[str, str, str]:
+    """Return what the edit of a column says, what it may say, and the way out."""
+    known, present = ({source.casefold() for source in names} for names in (lost.sources, sources))
+    new = [source for source in sources if source.casefold() not in known]
+    after = " or ".join(new or sources)
+    aliases = [*sources[1:], *(source for source in lost.sources if source.casefold() not in present)]
+    expected = f"source_aliases: [{', '.join(aliases)}] beside it, if the source renamed the column"
+    if not new:
+        expected = f"source {lost.sources[0]} with source_aliases: [{', '.join(lost.sources[1:])}] as before"
+    if lost.is_declared:
+        lacking = f"rows of then lack {after}"
+    elif lost.first_csn is None:
+        lacking = f"no message so far has {after}"
+    else:
+        lacking = f"messages have {after} only since csn {lost.first_csn}"
+    hint = (
+        f"{history} has values of {' and '.join(lost.sources)} up to csn {lost.last_csn}, and {lacking}: these values "
+        "would become null. For another column of the source, declare a column with another name. To give the values "
+        "up, leave the column out of the declaration for one cycle, or load a snapshot of the table "
+        "(jobs/load_snapshot.py) as of a later csn, which keeps those of the newest rows."
+    )
+    return f"source {', '.join(sources)}", expected, hint

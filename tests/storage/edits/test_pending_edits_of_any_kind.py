@@ -23,7 +23,7 @@ from txloom.steps.audit.audit_scope import Choice as Audited
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.export.export_cut import Choice, export_cut
 from txloom.storage.declarations import records
-from txloom.storage.declarations.refused_edits import refused_edits
+from txloom.storage.edits.refused_edits import refused_edits
 from txloom.storage.views.stories.row import key_story
 from txloom.storage.views.stories.transaction import TransactionName, transaction
 from workloads.small_lake import SmallLake

@@ -12,7 +12,7 @@ from txloom.cli import main
 from txloom.errors import ConfigurationError
 from txloom.steps.declarations.declare import declare
 from txloom.storage.declarations import records
-from txloom.storage.declarations.refused_edits import messages_of, refused_edits
+from txloom.storage.edits.refused_edits import messages_of, refused_edits
 
 MIRRORS = ["{table: orders}", "{table: lines}"]
 DECIMAL = {**LINES, "q": "'decimal(18,4)'"}

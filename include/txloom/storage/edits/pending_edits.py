@@ -73,8 +73,11 @@ def _find_lacking(table: Table, written_by: Sequence[Record | None]) -> list[str
 
 def _find_pending(table: Table, declaration: Content) -> list[str]:
     """Return the columns of a table that a history of another declaration lacks or has from another source column."""
-    has = {name: source.casefold() for name, (_, source) in declaration["columns"].items()}
-    return [column.name for column in table.columns if has.get(column.name) != column.source.casefold()]
+    return [
+        column.name
+        for column in table.columns
+        if r.sources_of(declaration, column.name)[-1:] != [column.sources[-1].casefold()]
+    ]
 
 
 def refuse_pending(
@@ -116,10 +119,13 @@ def _find_unread(
     taken_up: by table and column that it took up as text, the column's name in the source in lower case.
     """
     table, declaration = row_table.table, state.newest.declaration
-    known = {name: (kind, source.casefold()) for name, (kind, source) in declaration["columns"].items()}
-    held = {column: ("string", source) for (name, column), source in taken_up.items() if name in state.names} | known
+    columns = declaration["columns"]
+    known = {name: (kind, r.sources_of(declaration, name)) for name, (kind, _) in columns.items()}
+    held = {column: ("string", [source]) for (name, column), source in taken_up.items() if name in state.names} | known
     read = [table.column(name) for name in table.key] if keys_only else table.columns
-    pending = [each.name for each in read if held.get(each.name) != (str(each.type), each.source.casefold())]
+    pending = [
+        each.name for each in read if held.get(each.name) != (str(each.type), [*map(str.casefold, each.sources)])
+    ]
     if row_table.mirror is None and declaration.get("field") != row_table.field:
         pending.append(row_table.field)
     if r.differs(state.newest, replace(state.newest, declaration=table_content(table))):

@@ -1,0 +1,1 @@
+"""Edits of a declaration that a cycle refuses, or has not followed yet."""
