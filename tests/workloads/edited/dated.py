@@ -68,9 +68,17 @@ class Dates:
         shutil.rmtree(target, ignore_errors=True)
         for name, seen in view.watched.items():
             if (source := self.extracts / day.isoformat() / name).is_dir():
+                self._make_whole(f"{day}/{name}", name)
                 shutil.copytree(source, target / seen.name)
                 is_some = True
         return is_some
+
+    def _make_whole(self, folder: str, name: str) -> None:
+        """Let the first partial extract that the lake takes of a table have all of its rows, as is the convention."""
+        is_known = any(kept.get(name) for kept in self.kept.values())
+        if not (self.writer.is_full or is_known) and folder in self.writer.whole:
+            shutil.rmtree(self.extracts / folder)
+            self.producer.deliver(self.writer.whole[folder])
 
     # What the lake kept.
 

@@ -134,6 +134,9 @@ def _toggle_column(view: View, made: Shape, chance: Random) -> View | None:
     column = chance.choice(free)
     columns = {lake: source for lake, source in seen.columns.items() if source != column}
     if len(columns) == len(seen.columns):
+        if column in columns:
+            # Another column has its name.
+            return None
         columns = {**columns, column: column}
     return _with(view, name, replace(seen, columns=columns)) if columns else None
 

@@ -1,7 +1,7 @@
 """Extracts of dates: all rows of a table, or some of them, in files of any form; what differs is one transaction."""
 
 import gzip
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
@@ -23,7 +23,7 @@ class Extracts:
     """Writes extracts; transactions themselves send nothing.
 
     A full date has an extract of every table. A table without a partial extract of a date, and a row that it leaves
-    out, is shown as it was before.
+    out, is shown as it was before. `whole` has by folder what a first partial extract has: all rows and columns.
     """
 
     rule, layout = "single", ", settle: 0s"
@@ -36,6 +36,7 @@ class Extracts:
         self._shown: State = {name: {} for name in shape.tables}
         self._columns = {name: tuple(table.columns) for name, table in shape.tables.items()}
         self.lacked: set[tuple[str, str]] = set()
+        self.whole: dict[str, list[Message]] = {}
 
     @property
     def is_full(self) -> bool:
@@ -90,13 +91,20 @@ class Extracts:
                 (name, column) for column in self._tables[name].columns if column not in self._columns[name]
             }
             self._write(sent, name, rows)
+            self.whole[f"{self._day}/{name}"] = self._written(name, after, self._tables[name].columns)
         sent.changes, sent.state = changes, {name: dict(rows) for name, rows in self._shown.items()}
         return sent
 
     def _write(self, sent: Sent, name: str, rows: Mapping[Key, Image]) -> None:
         """Write the extract of a table."""
-        folder = f"{self._day}/{name}"
-        sent.rows += [(folder, self._line(self._tables[name], row)) for row in rows.values()] or [(folder, "")]
+        sent.rows += self._written(name, rows, self._columns[name])
+
+    def _written(self, name: str, rows: Mapping[Key, Image], columns: Iterable[str]) -> list[Message]:
+        folder, kinds = f"{self._day}/{name}", self._tables[name].columns
+        lines = [
+            written({column: json_value(kinds[column], row[column]) for column in columns}) for row in rows.values()
+        ]
+        return [(folder, line) for line in lines] or [(folder, "")]
 
     def _differences(self, table: Table, before: dict[Key, Image], after: dict[Key, Image]) -> list[Change]:
         was, now = ({key: values.typed_row(row, table) for key, row in rows.items()} for rows in (before, after))
@@ -105,9 +113,6 @@ class Extracts:
         new = [Change(table, "I", None, after[key], columns) for key in after if key not in before]
         other = [key for key in after if key in before and now[key] != was[key]]
         return gone + new + [Change(table, "U", before[key], after[key], columns) for key in other]
-
-    def _line(self, table: Table, row: Image) -> str:
-        return written({name: json_value(table.columns[name], row[name]) for name in self._columns[table.name]})
 
 
 class Extractor:
