@@ -18,7 +18,7 @@ REFUSED_KEYS = {
     "root": "root",
     "partition_by": "partition_by",
     "narrower type": "columns.total: found int",
-    "earlier rows lack": r"columns.total: found source AMOUNT, expected source_aliases: \[total\] beside it",
+    "earlier rows lack": r"columns.total: found source AMOUNT, expected source_aliases: \[total\] in addition",
     "lacks values": "columns.q: found long in the key, expected a column with a value in every change of lines_changes",
 }
 """By a word of an edit that is refused, what the refusal names."""
@@ -162,7 +162,7 @@ EDITS: dict[str, Edit] = {
     "a column gets a narrower type": Edit(
         ALL, (Declared({"orders": {"id": "long", "total": "int"}, "lines": LINES}),), same("orders")
     ),
-    "a column is renamed by the source, and gets the new name as `source`, the former one in `source_aliases`": Edit(
+    "a column that the source renamed gets the new name as `source`, and the former one in `source_aliases`": Edit(
         ALL,
         (total_from("{type: long, source: AMOUNT, source_aliases: [TOTAL]}"),),
         same("orders"),

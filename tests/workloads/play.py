@@ -60,8 +60,8 @@ def play(
         days = writer.days(database, most)
         return Play(seed, chance, dims, made, writer, days, [day.rows for day in days])
     before, first, repeated = _snapshots(database, dims, chance)
-    # A snapshot that is taken again has the columns' first names.
-    database.renames = renames and writer.alters and not dims.taken_again
+    # A snapshot that is taken again has the columns' first names, and a file of change sets one header.
+    database.renames = renames and not dims.taken_again and (writer.alters or type(writer) is ChangeEvents)
     sent = database.play(chance.randint(1, most))
     if dims.source in ("wal2json", "wal2json/1") or dims.is_alone:
         landings = deliver_in_turn(sent, chance, whole=dims.is_alone, once=dims.source == "change_sets")
@@ -77,7 +77,7 @@ def play(
         later = database.play(chance.randint(1, most))
         more = deliver(later, chance, in_order=dims.in_order).landings
         sent, landings = [*sent, *later], [*landings, *more]
-    made = replace(made, renamed=sent[-1].renamed)
+    made = replace(made, renamed=sent[-1].renamed, foretold=not writer.alters)
     return Play(seed, chance, dims, made, writer, [*before, *sent], [*first, *landings], repeated)
 
 

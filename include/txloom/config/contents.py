@@ -13,14 +13,14 @@ from txloom.config.models.pipeline import Aggregate, Mirror, Pipeline, Table
 Content = dict[str, Any]
 """Nested mappings, lists and texts, as JSON has them."""
 ALIASES = "source_aliases"
-"""The entry in a table's content with the former names of its columns in the source."""
+"""The key of a table's content that has the former names of its columns in the source."""
 
 
 def table_content(table: Table) -> Content:
     """Return what decides the rows of a watched table: source, key, columns, and what a column that is left out means.
 
     columns: by name in the lake, the type and the name in the source. source_aliases: by name in the lake, the former
-    names in the source; left out where no column has any.
+    names in the source, newest first; left out if no column has any.
     """
     aliases = {column.name: list(column.source_aliases) for column in table.columns if column.source_aliases}
     content = {

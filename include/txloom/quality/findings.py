@@ -38,12 +38,13 @@ UNANSWERED = "snapshot request makes no progress"
 
 HINTS = {
     ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
-    DROPPED: "The source's inserts no longer have this column; it is null from that csn on. Take it out of the "
-    "declaration. If the source renamed it, declare the new name as its `source`, and the former name in "
-    "`source_aliases`.",
-    RENAMED: "One column went when another came. If the source renamed it, declare the new name as its `source`, and "
-    "the former name in `source_aliases`: the next cycle brings the values back, and this closes. If it is another "
-    "column, declare it under another name, and load a snapshot of the table (jobs/load_snapshot.py).",
+    DROPPED: "The source's inserts no longer have this column; it is null in every row from that csn on. If the source "
+    "renamed it, declare the new name as its `source`, and the former name in `source_aliases`. Otherwise, take the "
+    "column out of the declaration.",
+    RENAMED: "Inserts have another column instead of this one. If the source renamed it, declare the new name as its "
+    "`source`, and the former name in `source_aliases`: the next cycle restores the values, and the finding closes. If "
+    "they are two different columns, declare the other one under another name, and load a snapshot of the table "
+    "(jobs/load_snapshot.py).",
     CHANGED: "Rows were changed without events (ADD COLUMN ... DEFAULT, RENAME, ALTER TYPE, an import that was not "
     "captured), or events were lost: load a snapshot of the table (jobs/load_snapshot.py).",
     UNKNOWN_ROW: "A row was changed that never came: load the table's initial state with jobs/load_snapshot.py.",
@@ -96,10 +97,11 @@ HINTS = {
     "lists. Find out since when (txloom explain), load just these rows (jobs/repair.py), audit it again.",
     DOCUMENTS_DIFFER: "An audit composed the documents of their members' rows, and the published ones are other ones, "
     "which audit_results lists. Let a backfill of the aggregate compare and replace them, then audit again.",
-    INCOMPLETE: "The declaration of the table changed, and earlier messages are not kept. Load a snapshot of the table "
-    "as of the last missing csn or a later one (the pipeline's load DAG, or jobs/load_snapshot.py). The table is "
-    "complete once the stream has reached the csn of the snapshot; the cycle after that shows it and closes this. "
-    "If the pipeline reads full extracts, the next date that has the table also completes it and closes this.",
+    INCOMPLETE: "The declaration of the table changed, and not all earlier messages can be read again. Load a snapshot "
+    "of the table as of the last missing csn or a later one (the pipeline's load DAG, or jobs/load_snapshot.py). The "
+    "table is complete once the stream has reached the csn of the snapshot; the same cycle shows it and closes this. "
+    "If the pipeline reads full extracts, the next date that has the table also completes it and closes this; so does "
+    "the first partial extract of a table that no earlier date had.",
     UNANSWERED: "Look at the connector's task in Kafka Connect, and restart it where it failed. It takes signals where "
     "signal.enabled.channels has kafka and signal.kafka.topic is the declared topic; one that was sent while no task "
     "ran may be lost. When the task runs and the request stays as it is, give it up (jobs/request_snapshot.py "

@@ -1,6 +1,6 @@
 """`txloom plan`: what a declaration will make, before anything is written."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +10,7 @@ from rich.text import Text
 from txloom.config import names
 from txloom.config.models.durations import show_duration
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.settling.planned_tables import AS_IT_IS, NEW, planned_tables
+from txloom.steps.settling.planned_tables import AS_IT_IS, NEW, NOT_DECLARED, planned_tables
 from txloom.terminal.status import grid
 from txloom.terminal.texts import shown
 
@@ -75,13 +75,18 @@ def _dags(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     yield names.consumer_dag_id(name), "after each cut: an example of a reader"
 
 
+def _no_key(table: Mapping[str, Any]) -> str:
+    """Return what is shown of a table for which no key is declared."""
+    return "" if table["what"] == NOT_DECLARED else "none"
+
+
 def _drawn(pipeline: Pipeline, values: dict[str, Any]) -> Iterator[RenderableType]:
     yield Text.assemble(shown(pipeline.name, "bold"), f"  {pipeline.source.format}, {pipeline.completeness.rule}")
     yield grid("reads", ("where",), [[each] for each in values["reads"]])
     yield grid("DAGs", ("dag", "runs"), list(values["dags"].items()))
     columns = ("table", "what", "key", "columns", "the next run")
     rows = [
-        [each["name"], each["what"], ", ".join(each["key"]) or "none", each["columns"], each["state"]]
+        [each["name"], each["what"], ", ".join(each["key"]) or _no_key(each), each["columns"], each["state"]]
         for each in values["tables"]
     ]
     yield grid("tables", columns, rows)

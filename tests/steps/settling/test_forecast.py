@@ -14,6 +14,7 @@ from txloom.steps.settling.planned_tables import PlannedTable, planned_tables
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import incomplete_tables
+from txloom.storage.views.pipeline import problems
 from txloom.storage.views.pipeline.histories import histories
 
 MIRRORS = [OF_ORDERS, OF_LINES]
@@ -65,7 +66,7 @@ def test_what_a_plan_says_is_what_the_next_cycle_does(tmp_path: Path, name: str,
     for (history, _), made in expected.made.items():
         if not before[history]:
             assert made.rows == _rows(shop, history), history
-    left = Forecast(left_out=expected.left_out, incomplete=expected.incomplete)
+    left = Forecast(left_out=expected.left_out, incomplete=expected.incomplete, waiting=expected.waiting)
     assert forecast(shop.lake.pipeline, shop.lake.paths) == left
 
 
@@ -84,7 +85,7 @@ def test_a_table_says_what_becomes_of_it_with_rows(tmp_path: Path) -> None:
     shop.declare(RENAMED, MIRRORS)
     planned = {table.name: (table.state, table.rows) for table in _planned(shop)}
     assert planned == {
-        "orders": ("is computed anew from 4 rows; gets amount; loses total", 4),
+        "orders": ("is computed anew from 4 rows; renames total to amount", 4),
         "orders_changes": ("renames total to amount", 0),
         "lines": ("new", 5),
         "lines_changes": ("new; gets 5 rows from messages", 5),
@@ -102,6 +103,32 @@ def test_a_table_says_what_becomes_of_it_with_rows(tmp_path: Path) -> None:
     }
 
 
+def test_documents_say_what_becomes_of_the_columns_of_their_children(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [OF_ORDERS], [DOCUMENTS], BOTH)
+    more = {"id": "long", "o_id": "long", "number": "{type: long, source: q}", "note": "string"}
+    shop.declare({"orders": RENAMED["orders"], "lines": more}, [OF_ORDERS], [DOCUMENTS])
+    (state,) = (table.state for table in _planned(shop) if table.name == "doc_current")
+    assert state == "is computed anew from 5 rows; renames total to amount, items.q to items.number; gets items.note"
+    shop.run()
+    shop.declare({"orders": RENAMED["orders"], "lines": LINES}, [OF_ORDERS], [DOCUMENTS])
+    (state,) = (table.state for table in _planned(shop) if table.name == "doc_current")
+    assert state == "is computed anew from 5 rows; renames items.number to items.q; loses items.note"
+
+
+def test_a_table_whose_messages_may_still_arrive_asks_for_no_snapshot(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [OF_ORDERS], [], BOTH)
+    shop.declare({"orders": ORDERS}, [OF_ORDERS])
+    shop.run()
+    shop.commit(("I", "orders", {"id": 8, "total": 8}), ("I", "lines", {"id": 80, "o_id": 8, "q": 8}), late=["lines"])
+    shop.run()
+    shop.declare(BOTH, MIRRORS)
+    for _ in ("before the cycle", "after it"):
+        (state,) = (table.state for table in _planned(shop) if table.name == "lines")
+        until = "the missing messages arrive; if they do not within 30m, until a snapshot is loaded"
+        assert state.endswith(f"left out of cuts until {until}")
+        shop.run()
+
+
 def test_a_snapshot_that_was_loaded_and_waits_for_the_stream_is_not_asked_for_again(tmp_path: Path) -> None:
     shop = shop_of(tmp_path, [OF_ORDERS], [], BOTH)
     shop.forget()
@@ -116,6 +143,8 @@ def test_a_snapshot_that_was_loaded_and_waits_for_the_stream_is_not_asked_for_ag
     shop.lake.step(load_snapshot, shop.lake.session, Snapshot(folder, shop.csn, ahead=True))
     shop.run()
     reached = f"the stream reaches csn {shop.csn}, as of which a snapshot has been loaded"
+    (finding,) = problems.open_findings(shop.lake.pipeline, shop.lake.warehouse).rows
+    assert finding["hint"] == f"Nothing: the table is complete once {reached}, and this closes by itself."
     assert _states_of_lines(shop) == (
         f"left out of cuts until {reached}",
         f"{missing}. The table is not complete until {reached}",

@@ -59,6 +59,19 @@ def test_a_snapshot_below_what_a_history_lacks_says_that_it_does_not_complete_it
     assert "lines_changes lacks changes up to csn 150: a snapshot as of csn 5 does not complete it" in caplog.text
 
 
+def test_a_cut_as_of_a_commit_and_a_loaded_snapshot_says_when_the_source_committed(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_LINES, OF_ORDERS])
+    fill(shop)
+    committed_at = shop.cut["committed_at"]
+    assert committed_at is not None
+    for table in ("orders", "lines"):
+        shop.load(table)
+        assert shop.cut["committed_at"] == committed_at
+    shop.declare(BOTH, [OF_LINES])
+    shop.run()
+    assert shop.cut["committed_at"] == committed_at
+
+
 @pytest.mark.parametrize("runs_between", [False, True])
 def test_a_table_without_a_key_is_not_loaded_twice_as_of_one_csn(shop: EditedShop, *, runs_between: bool) -> None:
     """Alone, then with all others: each of its rows was there twice."""

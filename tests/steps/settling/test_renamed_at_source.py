@@ -187,11 +187,47 @@ def test_another_source_that_would_lose_values_is_refused(
     shop.run()
     message = refused(shop, RENAMED)
     assert "tables[orders].columns.status" in message
-    assert "found source STATE, expected source_aliases: [status] beside it" in message
+    assert "found source STATE, expected source_aliases: [status] in addition" in message
     assert since in message
     declare(shop, FOLLOWED)
     shop.run()
     assert statuses(shop)[2] == "paid"
+
+
+def test_a_column_that_was_declared_beside_the_renamed_one_does_not_replace_it(shop: EditedShop) -> None:
+    rename(shop)
+    declare(shop, BEFORE | {"state": "string"})
+    shop.run()
+    message = refused(shop, RENAMED)
+    assert "messages have STATE only since csn 130" in message
+    declare(shop, FOLLOWED)
+    shop.run()
+    expect_all(shop)
+
+
+def test_a_column_that_was_always_declared_beside_another_one_replaces_it_where_rows_have_it(tmp_path: Path) -> None:
+    """A null is not a column that is missing."""
+    shop = EditedShop(tmp_path)
+    declare(shop, BEFORE | {"state": "string"})
+    shop.commit(("I", "orders", {"id": 1, "status": "new", "state": None}))
+    shop.run()
+    declare(shop, RENAMED)
+    shop.run()
+    assert statuses(shop) == {1: None}
+    declare(shop, BEFORE | {"state": "string"})
+    shop.run()
+    shop.commit(("I", "orders", {"id": 2, "status": "paid"}))
+    shop.run()
+    assert "inserts with such values lack STATE" in refused(shop, RENAMED)
+
+
+def test_a_former_name_goes_before_those_that_are_older(shop: EditedShop) -> None:
+    declare(shop, FOLLOWED)
+    rename(shop)
+    shop.run()
+    message = refused(shop, {"id": "long", "status": "{type: string, source: PHASE, source_aliases: [STATUS]}"})
+    assert "expected source_aliases: [STATE, STATUS] in addition" in message
+    assert "no message so far has PHASE" in message
 
 
 def test_values_since_the_rename_need_their_messages(shop: EditedShop) -> None:
@@ -222,7 +258,9 @@ def test_a_former_name_that_rows_need_is_not_taken_away(shop: EditedShop) -> Non
     rename(shop)
     shop.run()
     as_before = "source STATE with source_aliases: [STATUS] as before"
-    assert f"found source STATE, expected {as_before}" in refused(shop, RENAMED)
+    message = refused(shop, RENAMED)
+    assert f"found source STATE, expected {as_before}" in message
+    assert "those of STATUS would not be read" in message
     assert f"found source status, expected {as_before}" in refused(shop, BEFORE)
 
 

@@ -89,8 +89,12 @@ class Club:
     @property
     def cut(self) -> tuple[int, set[str]]:
         """The day that the newest cut shows, and the tables of that cut."""
-        newest = max(self.lake.rows("cuts"), key=lambda row: row["cut_id"])
-        return newest["valid_through"] - 20261100, {*dict(newest["versions"])}
+        return self.newest["valid_through"] - 20261100, {*dict(self.newest["versions"])}
+
+    @property
+    def newest(self) -> dict[str, Any]:
+        """The newest cut."""
+        return max(self.lake.rows("cuts"), key=lambda row: row["cut_id"])
 
     def lacking(self) -> dict[str, str]:
         """Return by table the evidence of open findings that its history is not complete."""
@@ -228,3 +232,44 @@ def test_a_partial_extract_after_a_load_is_not_the_first(club: Make) -> None:
     made.put(4, rides=[{"key": 8}])
     made.cycle(4)
     assert (made.cut, [*made.lacking()]) == ((4, {"trips"}), ["rides"])
+
+
+TOWN = TRIPS.replace("city: string", "city: {type: string, source: TOWN, source_aliases: [CITY]}")
+RENAMED = [{"key": 1, "town": "a", "area": "x"}, {"key": 2, "town": "d", "area": "y"}]
+
+
+def cities(made: Club) -> list[Any]:
+    version = dict(made.newest["versions"])["trips"]
+    return [row["city"] for row in sorted(made.lake.rows("trips", version), key=lambda row: row["key"])]
+
+
+@pytest.mark.parametrize("extracts", ["full", "partial"])
+@pytest.mark.parametrize("day", [2, 3])
+def test_a_column_that_extracts_rename_keeps_its_values(club: Make, extracts: str, day: int) -> None:
+    """The declaration follows one date before the first extract with the new name, or for that date."""
+    made = club(extracts)
+    if day == 2:
+        made.declare(TOWN)
+    made.cycle(2)
+    made.declare(TOWN)
+    made.put(3, trips=RENAMED)
+    made.cycle(3)
+    assert (made.cut, made.lacking(), cities(made)) == ((3, {"trips"}), {}, ["a", "d"])
+    made.put(4, trips=RENAMED[1:])
+    made.cycle(4)
+    assert cities(made) == (["d"] if extracts == "full" else ["a", "d"])
+
+
+@pytest.mark.parametrize("extracts", ["full", "partial"])
+def test_a_column_that_extracts_rename_lacks_dates_until_the_declaration_follows(club: Make, extracts: str) -> None:
+    made = club(extracts)
+    made.cycle(2)
+    made.put(3, trips=RENAMED)
+    made.cycle(3)
+    made.declare(TOWN)
+    made.put(4, trips=RENAMED)
+    made.cycle(4)
+    if extracts == "partial":
+        assert [*made.lacking()] == ["trips"]
+        made.load(20261104, trips=RENAMED)
+    assert (made.cut, made.lacking(), cities(made)) == ((4, {"trips"}), {}, ["a", "d"])

@@ -23,13 +23,14 @@ def first_view(made: Shape, chance: Random) -> View:
 
 
 def _whole(made: Shape, name: str) -> Watched:
-    """Return a table as it is in the source; all names that key columns will get are known before.
+    """Return a table as it is in the source; new names are known before where rows without them are not read rightly.
 
     A message without the key that is declared is a dead letter.
     """
     table, renamed = made.tables[name], made.renamed.get(name, {})
     columns = {column: column for column in table.columns}
-    followed = {column: times for column, times in renamed.items() if column not in _free_columns(made, name)}
+    later = () if made.foretold else _free_columns(made, name)
+    followed = {column: times for column, times in renamed.items() if column not in later}
     return Watched(table, name, table.key, columns, (name, f"{name}_changes"), followed=followed)
 
 

@@ -23,7 +23,8 @@ class Shape:
     """The watched tables of a source, and the aggregate that some of them form.
 
     below: a second aggregate, whose root is a child of the first one. renamed: by table, how often the source renames
-    each column.
+    each column. foretold: whether a declaration must have the new names before rows do, because no row shows that its
+    table lost a column.
     """
 
     tables: dict[str, Table]
@@ -31,6 +32,7 @@ class Shape:
     dimensions: Dimensions = PLAIN
     below: Aggregate | None = None
     renamed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    foretold: bool = False
 
     @property
     def children(self) -> dict[str, Child]:

@@ -86,8 +86,8 @@ class Completeness(Model):
 Aliases = Annotated[
     tuple[SourceColumn, ...],
     Field(
-        description="Former names of a column that the source renamed, the newest first; a row that lacks `source` has "
-        "its value under the first of them that it has"
+        description="Former names of a column that the source renamed, newest first; if a row lacks `source`, its "
+        "value is taken from the first of these names that the row has"
     ),
 ]
 
@@ -105,11 +105,11 @@ class Column(Model):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Return the names in the source: a row has the value under the first of them that it has."""
+        """Return `source` and `source_aliases`; a row's value is under the first of these names that the row has."""
         return (self.source, *self.source_aliases)
 
     def find_source(self, names: Container[str]) -> str:
-        """Return in lower case the first of `sources` that is among some names in lower case, else `source`."""
+        """Return, in lower case, the first of `sources` that is in `names` (in lower case); `source` if none is."""
         lower = [source.lower() for source in self.sources]
         return next((source for source in lower if source in names), lower[0])
 
@@ -192,7 +192,7 @@ class Table(Model):
 
     @property
     def key_sources(self) -> dict[str, str]:
-        """Return the key columns by each of their names in the source, in upper case."""
+        """Return, by each source name of a key column in upper case, the name of the column in the lake."""
         return {source.upper(): name for name in self.key for source in self.column(name).sources}
 
     @property

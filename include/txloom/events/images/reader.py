@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from msgspec import UNSET, UnsetType
 
 from txloom.arrow_types import AnyArray, Lists
-from txloom.config.models.pipeline import Column, Table
+from txloom.config.models.pipeline import Table
 from txloom.events.garbage_collector import paused
 from txloom.events.goldengate.messages import INSERTS, operation
 from txloom.events.images.single_message import UNREADABLE, ImageMessages, text_of
@@ -45,6 +45,7 @@ class ImageReader:
         self.schema = image_schema(table)
         self._columns = {name.upper(): column.name for column in table.columns for name in column.sources}
         self._sources: dict[str, str | None] = {}
+        self._fields: dict[str, list[str]] = {}
         self._decoders: list[Callable[[bytes | str], Any]] = []
 
     @paused()
@@ -106,6 +107,7 @@ class ImageReader:
                 return None
             known.add(name.upper())
         self._sources |= {name: self._columns.get(name.upper()) for name in names}
+        self._fields = self._find_fields()
         kinds = ((str, str), (msgspec.Raw, str), (msgspec.Raw, msgspec.Raw))
         self._decoders = [self._decoder(numbers, texts) for numbers, texts in kinds]
         for decode in self._decoders:
@@ -186,7 +188,7 @@ class ImageReader:
         columns, bad = [], set[int]()
         for number, column in enumerate(self._table.columns):
             values: Sequence[Any] = [None] * len(rows)
-            fields = self._fields(column)
+            fields = self._fields.get(column.name)
             if fields and len(rows):
                 values = _values(given, fields[0])
                 for former in fields[1:]:
@@ -213,11 +215,13 @@ class ImageReader:
         take = np.cumsum(has_image) - 1
         return struct.take(pa.array(take, mask=~has_image)), known
 
-    def _fields(self, column: Column) -> list[str]:
-        """Return the decoders' fields that have a column's values, in the order in which its names are looked for."""
-        order = {name.upper(): number for number, name in enumerate(column.sources)}
+    def _find_fields(self) -> dict[str, list[str]]:
+        """Return by column the decoders' fields of its values, in the order in which its names are looked for."""
         spelled = {name.upper(): f"c{number}" for number, name in enumerate(self._sources)}
-        return [spelled[name] for name in order if name in spelled]
+        return {
+            column.name: [spelled[name.upper()] for name in column.sources if name.upper() in spelled]
+            for column in self._table.columns
+        }
 
     def _refuse_without_key(self, op: pa.StringArray, before: pa.StructArray, after: pa.StructArray) -> None:
         row = pc.not_equal(op, pa.scalar("T"))

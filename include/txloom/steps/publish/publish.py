@@ -112,7 +112,10 @@ def _cut(
 ) -> dict[str, Any]:
     finished = paths.table(names.TRANSACTIONS)
     inside = f"csn <= {reached.valid_through} and csn > {loaded_snapshots.floor(paths, reached.release)}"
-    last = small_tables.query(finished, f"select committed_at from t where csn = {reached.valid_through} limit 1")
+    # A loaded snapshot has no time of a commit, and may be as of the csn of one.
+    last = small_tables.query(
+        finished, f"select max(committed_at) as committed_at from t where csn = {reached.valid_through}"
+    )
     repaired = findings.repaired(paths, f.TWO_RUNS)
     given_up = open_letters.given_up(paths, f"csn is null or {inside}", release=reached.release)
     open_gaps = [row for row in given_up if (row["xid"], row["csn"]) not in repaired]

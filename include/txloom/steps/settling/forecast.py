@@ -17,7 +17,7 @@ from txloom.steps.settling.remake import Missing
 from txloom.steps.settling.settle import completed_by_rows, needs_of, settled_by, taken_up_since
 from txloom.storage.buffer.newest_batch import BufferState, buffer_state
 from txloom.storage.declarations import records as r
-from txloom.storage.declarations.incomplete import completing_loads, incomplete_tables
+from txloom.storage.declarations.incomplete import completing_loads, feeding, incomplete_tables
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.declarations.undecided import Undecided
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
@@ -53,6 +53,7 @@ class Forecast:
         made: by history and member, what is made; only of those that an edit concerns.
         anew: the source tables whose rows are computed anew, and the current tables whose documents are.
         incomplete: the source tables that are not complete then.
+        waiting: those of the incomplete tables whose missing messages may still arrive.
         completing: by incomplete table, the csn of the loaded snapshot that completes the table when the stream reaches
             that csn; a table without such a snapshot is left out.
         left_out: the histories and members that are not written any more.
@@ -65,6 +66,7 @@ class Forecast:
     made: Mapping[Pair, Made] = field(default_factory=dict)
     anew: Collection[str] = ()
     incomplete: Collection[str] = ()
+    waiting: Collection[str] = ()
     completing: Mapping[str, int] = field(default_factory=dict)
     left_out: Collection[Pair] = ()
     removed: Mapping[str, Collection[str]] = field(default_factory=dict)
@@ -107,11 +109,12 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     completed = completed_by_rows(full, paths, r.states(entered), declared, seen)
     after = r.states([*entered, *_numbered(completed, entered)])
     stamp = f"{digest_of(pipeline_content(pipeline))}:next" if settled or completed else seen.declared.stamp
-    lacking = tuple(incomplete_tables(full, after))
+    lacking, fed = tuple(incomplete_tables(full, after)), feeding(full)
     return Forecast(
         {pair: each for pair, each in made.items() if _is_concerned(needs[pair], each)},
         tuple(sorted(compare(full, paths, after, stamp).anew)),
         lacking,
+        tuple(name for name in lacking if after[fed[name]].newest.status == r.WAITING),
         completing_loads(full, paths, after, lacking),
         tuple(sorted(pair for pair, state in after.items() if state.newest.status == r.LEFT_OUT)),
         _list_removed(full, new, states, needs),

@@ -219,10 +219,10 @@ def _compare_columns(
 def _follow_renaming(
     paths: TablePaths, state: State, name: str, now: Mapping[str, str], taken_up: Mapping[str, str]
 ) -> tuple[int | None, str | None]:
-    """Return from which csn on a column with former names has to be read again, and its name in earlier rows.
+    """Return the csn from which on a column with former names has to be read again, and its name in earlier rows.
 
-    Rows that were read under its former names stay as they are. The csn is None where no row has to be read again, and
-    0 where all have to; the name is None where no earlier row has the column.
+    Rows that were read under the former names stay as they are. The csn is None if no row has to be read again, and 0
+    if all rows have to be. The name is None if earlier rows have no values of the column that stay.
 
     Args:
         paths: the tables of the pipeline.
@@ -247,7 +247,7 @@ def _follow_renaming(
 
 
 def _first_of(paths: TablePaths, state: State, sources: Sequence[str]) -> int | None:
-    """Return the csn of the first event that had one of some undeclared columns; None where none was seen."""
+    """Return the csn of the first event that had any of the undeclared columns; None if no such event is known."""
     firsts = [first_seen(paths, state.names, each) for each in sources]
     return min((first for first in firsts if first is not None), default=None)
 

@@ -1,10 +1,11 @@
 """The tables that a declaration makes, and what the next cycle does to those that a warehouse has already."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from txloom.config.models.durations import show_duration
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.problems import counted
 from txloom.errors import ConfigurationError
@@ -29,6 +30,7 @@ from txloom.storage.views.paging import open_tables
 
 SYSTEM = "_txloom_"
 AS_IT_IS, NEW = "as it is", "new"
+NOT_DECLARED = "no longer declared"
 MESSAGE_ROWS_A_SECOND = 60_000
 """About how many rows a second are made again of messages, on a core (`make bench PARTS=edits`)."""
 HISTORY_ROWS_A_SECOND = 300_000
@@ -140,7 +142,8 @@ class _Plans:
         made = [*of_members.values()]
         is_there = exists(self.paths.table(name))
         removed = self.expected.removed.get(name, ())
-        parts = [*_columns(self.paths, target, made, removed)] if is_there else [NEW]
+        # What its members rename is described with the rows that are made.
+        parts = [*_columns(self.paths, target, _merge_renamed(made), removed)] if is_there else [NEW]
         parts += dict.fromkeys(part for member, each in of_members.items() for part in self._made(name, member, each))
         rows = max((each.rows for each in made), default=0)
         copied = all(each.copied_from for each in made)
@@ -150,7 +153,9 @@ class _Plans:
     def _current(self, target: _Target) -> PlannedTable:
         name, path = target.table.name, self.paths.table(target.table.name)
         is_there, is_anew = exists(path), (target.member or name) in self.expected.anew
-        parts = [*_columns(self.paths, target, (), None if is_anew else ())] if is_there else [NEW]
+        renamed = self._renamed(target) if is_anew else {}
+        parts = [*_columns(self.paths, target, renamed, None if is_anew else ())] if is_there else [NEW]
+        parts = [_describe_renamed(renamed)] * bool(renamed and is_there) + parts
         rows = self._feeding(target) if is_anew or not is_there else 0
         if is_anew and is_there:
             parts.insert(0, f"is computed anew from {counted(rows, 'row')}")
@@ -163,11 +168,29 @@ class _Plans:
             target.table, state="; ".join(parts) or AS_IT_IS, rows=rows, seconds=-(-rows // HISTORY_ROWS_A_SECOND)
         )
 
+    def _renamed(self, target: _Target) -> dict[str, str]:
+        """Return by new name the columns of a current table that get another one; of a child, behind its field."""
+        if target.member:
+            return dict(self._made_of(target.member).renamed)
+        aggregate = next(each for each in self.pipeline.targets.aggregates if each.current == target.table.name)
+        renamed = dict(self._made_of(aggregate.root).renamed)
+        for child in aggregate.children:
+            of_child = self._made_of(child.table).renamed
+            renamed |= {f"{child.as_}.{now}": f"{child.as_}.{before}" for now, before in of_child.items()}
+        return renamed
+
+    def _made_of(self, table: str) -> Made:
+        """Return what is made of the history that the rows of a source table are computed from."""
+        return self.expected.made.get(feeding(self.pipeline)[table], Made())
+
     def _describe_completion(self, lacking: Collection[str]) -> str:
-        """Describe what completes the tables: the stream if each has a loaded snapshot, else a date or a snapshot."""
+        """Describe what completes the tables: messages that may come, the stream, a date or a snapshot."""
         completing = self.expected.completing
         if lacking and {*lacking} <= {*completing}:
             return awaited(max(completing[each] for each in lacking))
+        if lacking and {*lacking} <= {*self.expected.waiting}:
+            patience = show_duration(self.pipeline.completeness.patience)
+            return f"the missing messages arrive; if they do not within {patience}, until a snapshot is loaded"
         return "the next date is landed" if kept_columns.is_full(self.pipeline) else "a snapshot is loaded"
 
     def _feeding(self, target: _Target) -> int:
@@ -183,7 +206,7 @@ class _Plans:
     def _made(self, history: str, member: str, made: Made) -> Iterator[str]:
         """Yield in words what is made of a history's member."""
         if made.renamed:
-            yield "renames " + ", ".join(f"{before} to {now}" for now, before in sorted(made.renamed.items()))
+            yield _describe_renamed(made.renamed)
         if made.copied_from is not None:
             yield f"gets {counted(made.rows, 'row')} out of {made.copied_from}"
         elif made.rows:
@@ -205,33 +228,43 @@ class _Plans:
         for name in sorted(dict(shown["versions"])) if shown is not None else ():
             if name not in self.pipeline.current_tables and exists(self.paths.table(name)):
                 state = "leaves the cuts; its folder stays as it is, and gets nothing more"
-                yield PlannedTable(name, "no longer declared", (), self._count_columns(name), state)
+                yield PlannedTable(name, NOT_DECLARED, (), self._count_columns(name), state)
         declared = {history for history, _ in declared_pairs(self.pipeline)}
         for name in dict.fromkeys(history for history, _ in self.expected.left_out):
             if name not in declared and exists(self.paths.table(name)):
                 state = "stays, and gets nothing more"
-                yield PlannedTable(name, "no longer declared", (), self._count_columns(name), state)
+                yield PlannedTable(name, NOT_DECLARED, (), self._count_columns(name), state)
 
     def _count_columns(self, name: str) -> int:
         columns = small_tables.schema_of(self.paths.table(name)).names
         return sum(not column.startswith(SYSTEM) for column in columns)
 
 
+def _merge_renamed(made: Sequence[Made]) -> dict[str, str]:
+    """Return what the members of a history rename: by a column's new name, its name before."""
+    return {now: before for each in made for now, before in each.renamed.items()}
+
+
+def _describe_renamed(renamed: Mapping[str, str]) -> str:
+    return "renames " + ", ".join(f"{before} to {now}" for now, before in sorted(renamed.items()))
+
+
 def _columns(
-    paths: TablePaths, target: _Target, made: Sequence[Made], removed: Collection[str] | None
+    paths: TablePaths, target: _Target, renamed: Mapping[str, str], removed: Collection[str] | None
 ) -> Iterator[str]:
     """Describe what the next cycle does to the columns of an existing table.
 
     Args:
         paths: the tables of the pipeline.
         target: the table.
-        made: what is made of the members of a history.
+        renamed: by new name, the columns that get another one.
         removed: the columns that the edit removes, and that the table keeps; None: the table is computed again, and
             keeps no column that is not declared.
     """
     has, declared = arrow_tables.plain_schema(small_tables.schema_of(paths.table(target.table.name))), target.schema
-    renamed = {now: before for each in made for now, before in each.renamed.items()}
-    added = [field.name for field in declared if field.name not in has.names and field.name not in renamed]
+    nested = {*has.names} & {*declared.names} if not target.is_history else set[str]()
+    names_there, names = (_names(schema, nested) for schema in (has, declared))
+    added = [name for name in names if name not in names_there and name not in renamed]
     if added:
         yield f"gets {', '.join(added)}"
     retyped = [
@@ -244,12 +277,23 @@ def _columns(
         # A text is the only value that a type may not hold: `refused_edits` names the other types.
         has_texts = any(pa.types.is_string(kind) for kind, _ in retyped) and removed is not None
         yield f"is written anew: {', '.join(described)}" + (", or refused where a text does not fit" * has_texts)
-    known = {*declared.names, *renamed.values()}
-    left = [name for name in has.names if name not in known and not name.startswith(SYSTEM)]
+    known = {*names, *renamed.values()}
+    left = [name for name in names_there if name not in known and not name.startswith(SYSTEM)]
     if left and removed is None:
         yield f"loses {', '.join(left)}"
     elif kept := [name for name in left if name in (removed or ())]:
         yield f"keeps {', '.join(kept)} with the earlier values"
+
+
+def _names(schema: pa.Schema, nested: Collection[str]) -> list[str]:
+    """Return the names of columns; nested: the fields whose rows' columns are named too, behind the field's name."""
+    names = list[str]()
+    for field in schema:
+        names.append(field.name)
+        rows = field.type.value_type if pa.types.is_list(field.type) else field.type
+        if field.name in nested and pa.types.is_struct(rows):
+            names += [f"{field.name}.{each.name}" for each in rows]
+    return names
 
 
 def _is_plain(kind: pa.DataType) -> bool:

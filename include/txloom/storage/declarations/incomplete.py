@@ -1,9 +1,11 @@
 """The tables that are not complete, because a declaration changed and messages of before are not kept."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeforeHistory
+from txloom.quality import findings as f
 from txloom.storage.declarations import marks
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.loaded import completed_by
@@ -77,6 +79,28 @@ def completing_loads(
         if csn >= first[name] - 1:
             loads[name] = max(csn, loads.get(name, csn))
     return loads
+
+
+def with_present_hints(
+    pipeline: Pipeline, paths: TablePaths, findings: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return open findings; one on a history that a loaded snapshot will complete asks for nothing.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        findings: rows of `findings`.
+    """
+    if not any(row["code"] == f.INCOMPLETE for row in findings):
+        return [*findings]
+    states = r.states(r.read(paths))
+    loads = completing_loads(pipeline, paths, states, incomplete_tables(pipeline, states))
+
+    def hint(csn: int) -> dict[str, str]:
+        return {"hint": f"Nothing: the table is complete once {awaited(csn)}, and this closes by itself."}
+
+    of_load = {row["table"]: hint(loads[row["table"]]) for row in findings if row["table"] in loads}
+    return [row | (of_load.get(row["table"], {}) if row["code"] == f.INCOMPLETE else {}) for row in findings]
 
 
 def refuse_incomplete(states: Mapping[Pair, State], read_tables: Iterable[RowTable], csn: int) -> None:

@@ -91,6 +91,7 @@ class State:
         follows: the newest release whose rows are as the settled record declares.
         held: by column whose values all rows of before have, its name in the source in lower case.
         sources: every column of the source that a settled record of its history ever declared, in lower case.
+        always: those of `sources` that every settled record of its history declared.
         ever_declared: every column of the source that a record of any history ever declared, in lower case.
         names: every name under which the table of its source was declared.
         differed: whether a declaration since the settled one had another source, key or rule for dropped columns.
@@ -102,6 +103,7 @@ class State:
     follows: int
     held: Mapping[str, str] = field(default_factory=dict)
     sources: Set[str] = frozenset()
+    always: Set[str] = frozenset()
     ever_declared: Set[str] = frozenset()
     names: Set[str] = frozenset()
     differed: bool = False
@@ -133,6 +135,7 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
     states_of: dict[Pair, State] = {}
     called: dict[str, set[str]] = {}
     sources: dict[Pair, set[str]] = {}
+    always: dict[Pair, set[str]] = {}
     of_source: dict[str, set[str]] = {}
     for record in records:
         before, source = states_of.get(record.pair), record.declaration["source"]
@@ -142,6 +145,7 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
         of_source.setdefault(source, set()).update(declared.values())
         if record.status in SETTLED:
             sources.setdefault((record.table, source), set()).update(declared.values())
+            always.setdefault((record.table, source), {*declared.values()}).intersection_update(declared.values())
             # Rows have the values of a renamed column only if the declaration that returns has the same former names.
             held = {name: source for name, source in {**record.held, **declared}.items() if name not in aliases}
             states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held)
@@ -160,6 +164,7 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
         pair: replace(
             state,
             sources=frozenset(sources.get((pair[0], state.newest.declaration["source"]), ())),
+            always=frozenset(always.get((pair[0], state.newest.declaration["source"]), ())),
             ever_declared=frozenset(of_source[state.newest.declaration["source"]]),
             names=frozenset(called[state.newest.declaration["source"]]),
         )

@@ -1,4 +1,4 @@
-"""The changes of watched tables that existing histories hold, as an edit of a declaration finds them."""
+"""Changes of watched tables in existing histories, against which an edited declaration is checked."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class Lost:
     """Values of a column that an edit of its source would lose.
 
     Args:
-        sources: the names in the source under which they were read.
+        sources: the names in the source under which the values were read, spelled as they were declared.
         last_csn: the csn of the last change with such a value.
-        first_csn: the csn of the first event that had one of the new names; None: none is known.
-        is_declared: whether a new name is that of a column that was declared all the time.
+        first_csn: the csn of the first event that had one of the new names; None: no such event is known.
+        is_declared: whether one of the new names was declared before as the `source` of a column.
     """
 
     sources: Sequence[str]
@@ -71,10 +71,11 @@ class HeldMember:
         )
 
     def find_lost(self, paths: TablePaths, table: Table, column: Column) -> Lost | None:
-        """Return the values of a column that would be lost because it is read from another column of the source.
+        """Return the values that a column would lose because its names in the source were edited; None: it loses none.
 
-        Rows that lack the other column become null when they are made again. Values that the table still has under
-        another name in the lake are not lost. A table with another source begins anew.
+        The column becomes null in rows that lack the new names, when these rows are made again. Values that a declared
+        column still reads are not lost, even if it has another name in the lake. A table that gets another source
+        starts again without its earlier rows, so that nothing is compared.
         """
         settled = self.state.settled if self.state is not None else None
         if settled is None or column.name not in self.types or settled.declaration["source"] != table.source:
@@ -86,50 +87,58 @@ class HeldMember:
         for source in new:
             if source in read:
                 continue
+            if self.state is not None and source in self.state.always:
+                return self._find_lacking(paths, column.name, source)
             if (first := self._find_first(paths, source)) is not None:
                 firsts.append(first)
-            elif self.state is not None and source in self.state.sources:
-                return self._find_lacking(paths, column.name, source)
         first = min(firsts, default=None)
-        last = self._find_last(paths, column.name, "true" if first is None else f"_txloom_csn < {first}")
+        last = self._query_csn(paths, "max", column.name, "true" if first is None else f"_txloom_csn < {first}")
         return None if last is None else Lost(self._spell(column.name), last, first)
 
     def _spell(self, column: str) -> list[str]:
-        """Return the names in the source of a settled column, as they were declared."""
+        """Return the names in the source of a settled column, spelled as they were declared."""
         settled = self.state.settled if self.state is not None else None
         content = settled.declaration if settled is not None else {}
         return [content["columns"][column][1], *content.get(ALIASES, {}).get(column, ())]
 
     def _find_first(self, paths: TablePaths, source: str) -> int | None:
-        """Return the csn of the first event that had an undeclared column of the source; None if none is known."""
-        return None if self.state is None else first_seen(paths, self.state.names, source)
+        """Return the csn of the first event that had a column of the source; None if no such event is known.
+
+        Of a column that was declared later than others, it may be that of the first value.
+        """
+        firsts = [] if self.state is None else [first_seen(paths, self.state.names, source)]
+        if (name := self._names.get(source)) is not None and name in self.types:
+            firsts.append(self._query_csn(paths, "min", name, "true"))
+        return min((first for first in firsts if first is not None), default=None)
 
     def _find_lacking(self, paths: TablePaths, column: str, source: str) -> Lost | None:
-        """Return values of a column in inserts that lack another column, which was declared all the time."""
+        """Return the values of a column in inserts that lack another declared column; None if there are none."""
         if (name := self._names.get(source)) not in self.types:
             return None
         _, head = self._changes
-        last = self._find_last(paths, column, f"list_contains({head}_txloom_absent, {text_literal(str(name))})")
+        last = self._query_csn(paths, "max", column, f"list_contains({head}_txloom_absent, {text_literal(str(name))})")
         return None if last is None else Lost(self._spell(column), last, is_declared=True)
 
-    def _find_last(self, paths: TablePaths, column: str, where: str) -> int | None:
-        """Return the csn of the last change that has a value of a column, of those for which a SQL condition holds."""
+    def _query_csn(self, paths: TablePaths, which: str, column: str, where: str) -> int | None:
+        """Return the lowest (min) or highest (max) csn of changes that have a column's value and meet a condition."""
         changes, head = self._changes
-        sql = f"select max(_txloom_csn) as csn from {changes} where {head}{sql_name(column)} is not null and {where}"
+        sql = (
+            f"select {which}(_txloom_csn) as csn from {changes} where {head}{sql_name(column)} is not null and {where}"
+        )
         rows = small_tables.query(paths.table(self.history), sql)
         csn: int | None = rows[0]["csn"] if rows else None
         return csn
 
     @property
     def _changes(self) -> tuple[str, str]:
-        """Return the SQL of the member's changes, and what stands before the name of a column there."""
+        """Return the SQL relation with the member's changes, and the prefix of its column names."""
         if self.field is None:
             return "t", ""
         return f"(select unnest({sql_name(self.field)}) as change, _txloom_csn from t) u", "change."
 
     @property
     def _names(self) -> dict[str, str]:
-        """Return by source, in lower case, the name under which the history has the values of a column."""
+        """Return by name in the source, in lower case, the name under which the history has a column's values."""
         if self.state is None:
             return {}
         before = self.state.settled.declaration if self.state.settled is not None else None
@@ -144,7 +153,7 @@ class HeldMember:
 
 
 def can_hold(column: Column, kind: pa.DataType) -> bool:
-    """Return whether a column, as it is declared, holds every value of a type."""
+    """Return whether the declared type of a column holds every value of another type."""
     return schema_evolution.can_become(kind, arrow_type(column.type))
 
 

@@ -205,10 +205,11 @@ def _find_empty_keys(paths: TablePaths, table: Table, members: Sequence[HeldMemb
 def _find_lost_values(
     pipeline: Pipeline, paths: TablePaths, table: Table, members: Sequence[HeldMember]
 ) -> Iterator[RefusedEdit]:
-    """Yield columns that are read from another column of the source, which lacks values that a history has.
+    """Yield columns that would lose values in a history because their names in the source were edited.
 
-    A snapshot that was loaded after the last of these values, and that the next merge shows, brings those of the rows
-    that exist. It says that the others can go.
+    The edit is accepted if a snapshot of the table was loaded as of a csn above that of the last of these values, and
+    the stream has reached its csn. The snapshot has the values of the rows that exist. The load confirms that earlier
+    values may be lost.
     """
     for column in table.columns:
         of_members = ((each.history, each.find_lost(paths, table, column)) for each in members)
@@ -228,24 +229,35 @@ def _find_load(pipeline: Pipeline, paths: TablePaths, table: Table) -> int:
 
 
 def _describe_lost(sources: Sequence[str], history: str, lost: Lost) -> tuple[str, str, str]:
-    """Return what the edit of a column says, what it may say, and the way out."""
-    known, present = ({source.casefold() for source in names} for names in (lost.sources, sources))
+    """Return `value`, `expected` and `hint` of the refused edit of a column that would lose values."""
+    known, (now, *others) = {source.casefold() for source in lost.sources}, sources
     new = [source for source in sources if source.casefold() not in known]
-    after = " or ".join(new or sources)
-    aliases = [*sources[1:], *(source for source in lost.sources if source.casefold() not in present)]
-    expected = f"source_aliases: [{', '.join(aliases)}] beside it, if the source renamed the column"
-    if not new:
-        expected = f"source {lost.sources[0]} with source_aliases: [{', '.join(lost.sources[1:])}] as before"
-    if lost.is_declared:
-        lacking = f"rows of then lack {after}"
-    elif lost.first_csn is None:
-        lacking = f"no message so far has {after}"
+    if new:
+        aliases = [each for each in others if each in new] + [each for each in lost.sources if not _is_same(each, now)]
+        expected = f"source_aliases: [{', '.join(aliases)}] in addition, if the source renamed the column"
+        lacking = _describe_lacking(" or ".join(new), lost)
     else:
-        lacking = f"messages have {after} only since csn {lost.first_csn}"
+        removed = [each for each in lost.sources if not any(_is_same(each, source) for source in sources)]
+        expected = f"source {lost.sources[0]} with source_aliases: [{', '.join(lost.sources[1:])}] as before"
+        lacking = f"those of {' and '.join(removed)} would not be read"
     hint = (
-        f"{history} has values of {' and '.join(lost.sources)} up to csn {lost.last_csn}, and {lacking}: these values "
-        "would become null. For another column of the source, declare a column with another name. To give the values "
-        "up, leave the column out of the declaration for one cycle, or load a snapshot of the table "
-        "(jobs/load_snapshot.py) as of a later csn, which keeps those of the newest rows."
+        f"{history} has values of {' and '.join(lost.sources)} up to csn {lost.last_csn}, but {lacking}: these values "
+        "would become null. If the edit names a different column of the source, declare it under another name in the "
+        "lake. To give up the values, leave the column out of the declaration for one cycle. To keep only the current "
+        f"values, load a snapshot of the table (jobs/load_snapshot.py) as of a csn above {lost.last_csn} that the "
+        "stream has reached."
     )
-    return f"source {', '.join(sources)}", expected, hint
+    return f"source {' or '.join(sources)}", expected, hint
+
+
+def _describe_lacking(new: str, lost: Lost) -> str:
+    """Describe which rows lack the new names of a column."""
+    if lost.is_declared:
+        return f"inserts with such values lack {new}"
+    if lost.first_csn is None:
+        return f"no message so far has {new}"
+    return f"messages have {new} only since csn {lost.first_csn}"
+
+
+def _is_same(source: str, other: str) -> bool:
+    return source.casefold() == other.casefold()

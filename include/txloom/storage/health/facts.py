@@ -15,7 +15,7 @@ from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings, results
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.listing import listing
-from txloom.storage.declarations.incomplete import current_tables_of
+from txloom.storage.declarations.incomplete import current_tables_of, with_present_hints
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.recent_files import newest_since
@@ -40,7 +40,7 @@ def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
     cut = cut_of(paths) or {}
     ledger, pending = remembered("progress", tuple[dict[str, Any], PendingStep | None], lambda: _progress(paths))
     waiting, newest = _all_waiting(paths)
-    open_now = open_findings(paths)
+    open_now = with_present_hints(pipeline, paths, open_findings(paths))
     return Facts(
         now=now,
         valid_through=cut.get("valid_through"),

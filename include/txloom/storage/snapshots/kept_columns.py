@@ -99,8 +99,8 @@ def lacks(pipeline: Pipeline, paths: TablePaths, reached: Watermark) -> dict[str
     """Return by watched table the most recent dates on which it lacked rows or declared columns; omit other tables.
 
     An extract that was compared with a column ends the dates on which the table lacked the column. Rows that a partial
-    extract does not have still lack it then, so that only a loaded snapshot completes the table. By convention, the
-    first partial extract of a table has all of its rows.
+    extract does not have still lack it then, so that only a loaded snapshot completes the table. The first partial
+    extract of a table is an exception: by convention, it has all rows of the table.
 
     Args:
         pipeline: the declaration with columns that tables took up.
@@ -160,7 +160,7 @@ def _lacks(
 
 
 def _lack(table: Table, dates: Sequence[DatedExtracts], *, is_whole: bool, is_loaded: bool) -> Lack | None:
-    """Return the most recent dates on which a table lacked something; None without any.
+    """Return the most recent dates on which a table lacked something; None if there are none.
 
     Args:
         table: the table.

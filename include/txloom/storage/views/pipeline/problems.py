@@ -4,6 +4,7 @@ from datetime import datetime
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.checks import findings, results
+from txloom.storage.declarations.incomplete import with_present_hints
 from txloom.storage.health import incidents as incident_table
 from txloom.storage.landing import requested_snapshots
 from txloom.storage.paths import TablePaths
@@ -53,7 +54,8 @@ def open_findings(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: 
     rows: code, severity, table, column, since_csn, xid, evidence, needs_snapshot, hint, run_id, at.
     """
     paths = TablePaths(warehouse, pipeline.name)
-    rows = sorted(findings.open_findings(paths), key=lambda row: row["severity"] != "error")
+    rows = with_present_hints(pipeline, paths, findings.open_findings(paths))
+    rows.sort(key=lambda row: row["severity"] != "error")
     return sliced(rows, number, size, last_step(paths))
 
 
