@@ -307,3 +307,106 @@ def test_columns_can_exchange_their_names(shop: EditedShop) -> None:
     shop.run()
     assert statuses(shop) == {1: None, 2: None, 3: "x"}
     assert [row["note"] for row in shop.shown("orders") or ()] == ["new", "paid", "sent"]
+
+
+WITHOUT = {"id": "long"}
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_mirror_is_not_copied_from_a_history_that_never_had_the_column(tmp_path: Path, *, forgets: bool) -> None:
+    shop = EditedShop(tmp_path)
+    shop.declare({"orders": FOLLOWED}, ["orders"])
+    put(shop, 1, "status", "new")
+    put(shop, 2, "status", "paid")
+    shop.run()
+    declare(shop, WITHOUT)
+    shop.run()
+    if forgets:
+        shop.forget()
+    declare(shop, FOLLOWED)
+    shop.run()
+    if forgets:
+        assert (shop.shown("orders"), shop.shown("doc_current")) == (None, None)
+    else:
+        assert statuses(shop) == statuses(shop, "doc_current") == {1: "new", 2: "paid"}
+
+
+def test_documents_alone_have_a_column_that_only_a_mirror_had_before(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    shop.declare({"orders": BEFORE}, ["orders"])
+    put(shop, 1, "status", "new")
+    shop.run()
+    declare(shop, WITHOUT)
+    put(shop, 2, "status", "paid")
+    shop.run()
+    shop.declare({"orders": BEFORE}, [], [DOCUMENTS])
+    shop.run()
+    assert statuses(shop, "doc_current") == {1: "new", 2: "paid"}
+
+
+@pytest.mark.parametrize(
+    ("then", "column"),
+    [
+        ([WITHOUT, BEFORE], "status"),
+        ([WITHOUT | {"old": "{type: string, source: STATUS}"}], "old"),
+        ([WITHOUT | {"phase": "{type: string, source: PHASE, source_aliases: [STATUS]}"}], "phase"),
+    ],
+)
+def test_a_former_name_is_read_again_under_another_column(
+    tmp_path: Path, then: list[dict[str, str]], column: str
+) -> None:
+    shop = EditedShop(tmp_path)
+    declare(shop, FOLLOWED)
+    put(shop, 1, "status", "new")
+    put(shop, 2, "status", "paid")
+    shop.run()
+    for columns in then:
+        declare(shop, columns)
+        shop.run()
+    for table in ("orders", "doc_current"):
+        assert [row[column] for row in shop.shown(table) or ()] == ["new", "paid"]
+
+
+def test_a_column_in_place_of_one_that_was_taken_up_has_none_of_its_values(shop: EditedShop) -> None:
+    declare(shop, BEFORE, evolve="orders")
+    rename(shop)
+    shop.run()
+    declare(shop, FOLLOWED | {"state": "{type: string, source: OTHER}"}, evolve="orders")
+    shop.run()
+    assert statuses(shop) == AFTER
+    for table in ("orders", "doc_current"):
+        assert [row["state"] for row in shop.shown(table) or ()] == [None] * 3
+    shop.lake.step(backfill, shop.lake.session, "rebuild")
+    assert shop.lake.step(backfill, shop.lake.session, "compare")["changes"] == 0
+
+
+PARENT = {"id": "long", "order_no": "{type: long, source: order_id, source_aliases: [o_id]}", "q": "long"}
+BY_NUMBER = "{name: doc, root: orders, children: [{table: lines, as: items, relation: many, parent_key: [order_no]}]}"
+
+
+@pytest.mark.parametrize("mirrors", [["orders"], ["orders", "lines"]])
+def test_children_move_below_their_parents_when_the_column_that_names_them_is_followed(
+    tmp_path: Path, mirrors: list[str]
+) -> None:
+    """Their changes of before lay below no parent, and are not read twice."""
+    shop = EditedShop(tmp_path)
+    orders, before = {"id": "long", "total": "long"}, PARENT | {"order_no": "{type: long, source: o_id}"}
+    shop.declare({"orders": orders, "lines": before}, mirrors, [BY_NUMBER])
+    shop.orders(1, 2)
+    shop.run()
+    shop.renamed = {"o_id": "order_id"}
+    shop.orders(3)
+    shop.commit(("U", "lines", {"id": 10, "o_id": 2, "q": 7}))
+    shop.run()
+    shop.declare({"orders": orders, "lines": PARENT}, mirrors, [BY_NUMBER])
+    shop.run()
+    lines = [{"id": row["id"], "order_no": row["o_id"], "q": row["q"]} for row in shop.source("lines")]
+    expected = [
+        {**row, "items": [each for each in lines if each["order_no"] == row["id"]]} for row in shop.source("orders")
+    ]
+    assert shop.shown("doc_current") == expected
+    rows = shop.lake.rows("doc_stream")
+    changes = [(row["_txloom_csn"], each["id"]) for row in rows for each in row["items"] or ()]
+    assert sorted(changes) == [(110, 10), (120, 20), (130, 30), (140, 10)]
+    shop.lake.step(backfill, shop.lake.session, "rebuild")
+    assert shop.lake.step(backfill, shop.lake.session, "compare")["changes"] == 0

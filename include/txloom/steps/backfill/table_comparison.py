@@ -67,6 +67,24 @@ def stay_of(scope: Scope, target: Target) -> Callable[[pa.Table], AnyArray] | No
     return lambda rows: pc.is_in(row_hashes(rows, STAMP), value_set=staying)
 
 
+def remade_of(scope: Scope, target: Target) -> Callable[[pa.Table], AnyArray]:
+    """Return a function that takes rows of a history and returns a mask: true if a row's transaction was rebuilt.
+
+    Args:
+        scope: the backfill that rebuilds the transactions.
+        target: the history.
+    """
+    outcomes = scope.paths.table(names.shadow_table(names.TRANSACTIONS))
+    examined, is_staying = arrow_tables.select(outcomes, "select distinct xid, csn from t"), stay_of(scope, target)
+    stamps = row_hashes(examined, ("xid", "csn"))
+
+    def is_remade(rows: pa.Table) -> AnyArray:
+        is_examined = pc.is_in(row_hashes(rows, STAMP), value_set=stamps)
+        return is_examined if is_staying is None else pc.and_(is_examined, pc.invert(is_staying(rows)))
+
+    return is_remade
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A table and its shadow.

@@ -65,7 +65,7 @@ def source_of(paths: TablePaths, states: dict[Pair, State], need: Need) -> Pair 
         covers = is_whole and state.follows >= need.until and not _is_cleaned(paths, pair[0])
         if not covers or not exists(paths.table(pair[0])) or _lacks(paths, state, need):
             continue
-        if _has_columns(paths, state.settled, states[need.pair]):
+        if _has_columns(paths, state, states[need.pair]):
             return pair
     return None
 
@@ -82,18 +82,27 @@ def _is_cleaned(paths: TablePaths, history: str) -> bool:
     return small_tables.last_written(paths.table(history), history_reader.CLEANED) > 0
 
 
-def _has_columns(paths: TablePaths, has: Record, needing: State) -> bool:
-    """Return whether rows written by one declaration have every value that a member's declaration needs."""
-    if r.differs(has, needing.newest):
+def _has_columns(paths: TablePaths, state: State, needing: State) -> bool:
+    """Return whether the rows of a history have every value that a member's declaration needs.
+
+    Args:
+        paths: the tables of the pipeline.
+        state: the state of the history, with a settled record.
+        needing: the state of the member.
+    """
+    has, content = state.settled, needing.newest.declaration
+    if has is None or r.differs(has, needing.newest):
         return False
-    known, content = by_source(has.declaration), needing.newest.declaration
-    former = {source for name in has.declaration["columns"] for source in r.sources_of(has.declaration, name)}
+    known = by_source(has.declaration)
+    earlier = {source for name in has.declaration["columns"] for source in r.sources_of(has.declaration, name)}
+    # Events that a declared column was read from are no findings.
+    earlier |= state.sources | needing.sources
 
     def has_column(source: str, name: str, kind: str) -> bool:
         sources = r.sources_of(content, name)
         if source in known:
             return known[source] == (name, kind) and r.sources_of(has.declaration, name) == sources
-        return not former & {*sources} and all(first_seen(paths, needing.names, each) is None for each in sources)
+        return not earlier & {*sources} and all(first_seen(paths, needing.names, each) is None for each in sources)
 
     return all(has_column(source, *about) for source, about in by_source(content).items())
 

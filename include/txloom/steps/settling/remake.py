@@ -16,7 +16,7 @@ from txloom.steps.backfill.scope import HIGHEST, SHORT, Scope, Target, only
 from txloom.steps.backfill.table_comparison import STAY, Comparison
 from txloom.steps.settling import copying
 from txloom.steps.settling.need import Need
-from txloom.steps.settling.replacing import replace_rows
+from txloom.steps.settling.replacing import replace_rows, take_out_moved
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.declarations import history_rewriting
@@ -29,7 +29,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.valid_through import valid_through
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.snapshots import kept_columns
-from txloom.storage.targets import shadow_tables
+from txloom.storage.targets import schemas, shadow_tables
 
 LOG = logging.getLogger(__name__)
 
@@ -106,7 +106,9 @@ def remake(
             missing = {need.pair: missing_of(scope, need, target, outcomes) for need in of_history}
             made |= missing
             if not (replaced := [need for need in of_history if need.replaces]):
-                _write(step, scope, target)
+                is_compared = _write(step, scope, target)
+                if is_compared and (fields := _find_moving(pipeline, of_history)):
+                    take_out_moved(scope, target, fields)
                 continue
             newest = {need.pair: states[need.pair].newest for need in replaced}
             if not all(is_waited_for(pipeline, newest[pair], missing[pair], now) for pair in newest):
@@ -227,14 +229,32 @@ def _removed(scope: Scope, need: Need) -> Missing:
     return Missing(len({row["transaction_id"] for row in rows}), min(csns), max(csns))
 
 
-def _write(step: Step, scope: Scope, target: Target) -> None:
-    """Bring the rows that were made again into a history, in one commit."""
+def _find_moving(pipeline: Pipeline, needs: Iterable[Need]) -> list[str]:
+    """Return the fields of an aggregate's history if changes of a child may get other parents, else [].
+
+    That is so if values of a column that names the parent are made again.
+
+    Args:
+        pipeline: the declaration.
+        needs: the needs of members of one history.
+    """
+    for need in needs:
+        for aggregate in pipeline.targets.aggregates:
+            parents = {name for each in aggregate.children if each.table == need.pair[1] for name in each.parent_key}
+            if aggregate.history == need.pair[0] and parents & need.values.keys():
+                return [field for _, field in schemas.members_of(aggregate)]
+    return []
+
+
+def _write(step: Step, scope: Scope, target: Target) -> bool:
+    """Bring the rows that were made again into a history, in one commit; return whether it had rows before."""
     path, shadow = scope.paths.table(target.name), scope.paths.table(names.shadow_table(target.name))
     key = [name for name in target.key if name in target.schema.names]
     if history_rewriting.fill_empty(path, key, arrow_tables.parts_of(shadow, target.schema)):
-        return
+        return False
     Comparison(scope, target).write(step.session)
     refuse_repeated(scope, target)
     counts = counts_of(scope, target)
     if counts["missing"] or counts["different"]:
         correct_history(step.session, scope, target)
+    return True

@@ -1,4 +1,4 @@
-"""Replace the rows of a history after one of its tables gets another source or key."""
+"""Replace rows of a history: after one of its tables gets another source or key, or changes of a child move."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -8,12 +8,14 @@ import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray
 from txloom.config import names
+from txloom.current.row_hashes import row_hashes
 from txloom.steps.backfill.scope import Scope, Target
-from txloom.steps.backfill.table_comparison import stay_of
+from txloom.steps.backfill.table_comparison import STAMP, remade_of, stay_of
 from txloom.steps.settling.need import Need, renaming_of
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations.records import Pair, State
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.targets.shadow_tables import KIND, SURPLUS
 
 
 def replace_rows(scope: Scope, target: Target, states: Mapping[Pair, State], needs: Sequence[Need]) -> None:
@@ -63,9 +65,52 @@ def _without_other_source(rows: pa.Table, need: Need, field: str | None) -> pa.T
     is_kept = pc.less_equal(release, pa.scalar(-1 if need.kept is None else need.kept))
     if field is None:
         return rows.filter(is_kept)
-    changes = rows.column(field).combine_chunks()
-    changes = pc.if_else(is_kept, changes, pa.scalar([], changes.type))
-    rows = rows.set_column(rows.column_names.index(field), rows.schema.field(field), changes)
+    return _without_changes(rows, [field], is_kept)
+
+
+def take_out_moved(scope: Scope, target: Target, fields: Sequence[str]) -> None:
+    """Remove the changes that an aggregate's history has under an earlier parent, in one commit.
+
+    A transaction that was made again has a row for each root that it concerns. Its other rows are of roots that its
+    children do not have as their parents any more. A repeated call removes nothing more.
+
+    Args:
+        scope: the rebuild, whose rows the history has already.
+        target: the history, which was compared with these rows.
+        fields: the fields of all members that are declared.
+    """
+    moved = _find_moved(scope, target)
+    if not len(moved):
+        return
+    path = scope.paths.table(target.name)
+    parts = history_rewriting.rows_of(path)
+    rows = (_without_changes(each, fields, pc.invert(_is_among(each, target, moved))) for each in parts)
+    history_rewriting.replace(path, arrow_tables.plain_schema(small_tables.schema_of(path)), rows)
+
+
+def _find_moved(scope: Scope, target: Target) -> AnyArray:
+    """Return the hashes of the keys of rows that a history has, and that transactions did not get when made again."""
+    schema = pa.schema([target.schema.field(name) for name in dict.fromkeys((*target.key, *STAMP))])
+    compared, is_remade = scope.paths.table(names.difference_table(target.name)), remade_of(scope, target)
+    surplus = arrow_tables.parts_of(compared, schema, f"{KIND} = '{SURPLUS}'")
+    hashes = [row_hashes(rows.filter(is_remade(rows)), target.key) for rows in surplus]
+    moved: AnyArray = pa.concat_arrays(hashes) if hashes else pa.array([], pa.binary())
+    for rows in arrow_tables.parts_of(scope.paths.table(names.shadow_table(target.name)), schema):
+        # A row that the history has twice is surplus too.
+        moved = moved.filter(pc.invert(pc.is_in(moved, value_set=row_hashes(rows, target.key))))
+    return moved
+
+
+def _is_among(rows: pa.Table, target: Target, keys: AnyArray) -> AnyArray:
+    return pc.is_in(row_hashes(rows, target.key), value_set=keys)
+
+
+def _without_changes(rows: pa.Table, fields: Sequence[str], is_kept: AnyArray) -> pa.Table:
+    """Return rows of an aggregate's history with no changes in some fields, except of kept rows; omit empty rows."""
+    for field in fields:
+        changes = rows.column(field).combine_chunks()
+        changes = pc.if_else(is_kept, changes, pa.scalar([], changes.type))
+        rows = rows.set_column(rows.column_names.index(field), rows.schema.field(field), changes)
     lists = [rows.column(each.name) for each in rows.schema if pa.types.is_list(each.type)]
     sizes = [pc.fill_null(pc.list_value_length(each), 0) for each in lists]
     return rows.filter(pc.greater(pc.max_element_wise(*sizes), pa.scalar(0)))

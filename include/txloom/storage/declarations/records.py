@@ -90,7 +90,7 @@ class State:
         settled: the newest record with a status of SETTLED; None: there never was one.
         follows: the newest release whose rows are as the settled record declares.
         held: by column whose values all rows of before have, its name in the source in lower case.
-        sources: every column of the source that a settled record of its history ever declared, in lower case.
+        sources: every column of the source, in lower case, that a settled record of any history declared up to its own.
         always: those of `sources` that every settled record of its history declared.
         ever_declared: every column of the source that a record of any history ever declared, in lower case.
         names: every name under which the table of its source was declared.
@@ -134,7 +134,7 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
     """Return the state of each history's member, of records in the order in which they were entered."""
     states_of: dict[Pair, State] = {}
     called: dict[str, set[str]] = {}
-    sources: dict[Pair, set[str]] = {}
+    of_settled: dict[str, set[str]] = {}
     always: dict[Pair, set[str]] = {}
     of_source: dict[str, set[str]] = {}
     for record in records:
@@ -142,13 +142,15 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
         called.setdefault(source, set()).add(record.pair[1])
         declared = {name: column.casefold() for name, (_, column) in record.declaration["columns"].items()}
         aliases = record.declaration.get(ALIASES, {})
-        of_source.setdefault(source, set()).update(declared.values())
+        read = {*declared.values(), *(former.casefold() for each in aliases.values() for former in each)}
+        of_source.setdefault(source, set()).update(read)
         if record.status in SETTLED:
-            sources.setdefault((record.table, source), set()).update(declared.values())
-            always.setdefault((record.table, source), {*declared.values()}).intersection_update(declared.values())
+            of_settled.setdefault(source, set()).update(read)
+            always.setdefault((record.table, source), {*read}).intersection_update(read)
             # Rows have the values of a renamed column only if the declaration that returns has the same former names.
             held = {name: source for name, source in {**record.held, **declared}.items() if name not in aliases}
-            states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held)
+            sources = frozenset(of_settled[source])
+            states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held, sources)
         elif before is None:
             states_of[record.pair] = State(record, None, -1, since=(record,))
         else:
@@ -163,7 +165,6 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
     return {
         pair: replace(
             state,
-            sources=frozenset(sources.get((pair[0], state.newest.declaration["source"]), ())),
             always=frozenset(always.get((pair[0], state.newest.declaration["source"]), ())),
             ever_declared=frozenset(of_source[state.newest.declaration["source"]]),
             names=frozenset(called[state.newest.declaration["source"]]),
