@@ -410,3 +410,39 @@ def test_children_move_below_their_parents_when_the_column_that_names_them_is_fo
     assert sorted(changes) == [(110, 10), (120, 20), (130, 30), (140, 10)]
     shop.lake.step(backfill, shop.lake.session, "rebuild")
     assert shop.lake.step(backfill, shop.lake.session, "compare")["changes"] == 0
+
+
+def test_children_move_when_a_wrong_source_is_taken_back_before_a_merge(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    orders, lines = {"id": "long", "total": "long"}, {"id": "long", "order_no": "{type: long, source: o_id}"}
+    shop.declare({"orders": orders, "lines": lines}, ["orders"], [BY_NUMBER])
+    shop.orders(1)
+    shop.run()
+    shop.declare(
+        {"orders": orders, "lines": {"id": "long", "order_no": "{type: long, source: q}"}}, ["orders"], [BY_NUMBER]
+    )
+    shop.commit(("I", "orders", {"id": 7, "total": 7}), ("I", "lines", {"id": 70, "o_id": 7, "q": 1}))
+    shop.lake.land()
+    shop.lake.buffer()
+    shop.declare({"orders": orders, "lines": lines}, ["orders"], [BY_NUMBER])
+    shop.run()
+    assert [[line["id"] for line in row["items"]] for row in shop.shown("doc_current") or ()] == [[10], [70]]
+    changes = [(row["id"], each["id"]) for row in shop.lake.rows("doc_stream") for each in row["items"] or ()]
+    assert sorted(changes) == [(1, 10), (7, 70)]
+
+
+def test_children_move_when_they_get_another_parent_key_and_a_column_at_once(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    orders, lines = {"id": "long", "total": "long"}, {"id": "long", "o_id": "long", "q": "long"}
+    by_id = BY_NUMBER.replace("order_no", "o_id")
+    shop.declare({"orders": orders, "lines": {"id": "long", "o_id": "long"}}, ["orders"], [by_id])
+    shop.orders(1, 2)
+    shop.commit(("U", "lines", {"id": 10, "o_id": 1, "q": 2}))
+    shop.run()
+    shop.declare({"orders": orders, "lines": lines}, ["orders"], [by_id.replace("[o_id]", "[q]")])
+    shop.run()
+    shown = {row["id"]: [line["id"] for line in row["items"]] for row in shop.shown("doc_current") or ()}
+    assert shown == {1: [], 2: [10, 20]}
+    rows = shop.lake.rows("doc_stream")
+    changes = [(row["id"], row["_txloom_csn"], each["id"]) for row in rows for each in row["items"] or ()]
+    assert sorted(changes) == [(1, 110, 10), (2, 120, 20), (2, 130, 10)]

@@ -29,8 +29,7 @@ def _whole(made: Shape, name: str) -> Watched:
     """
     table, renamed = made.tables[name], made.renamed.get(name, {})
     columns = {column: column for column in table.columns}
-    later = () if made.foretold else _free_columns(made, name)
-    followed = {column: times for column, times in renamed.items() if column not in later}
+    followed = {column: times for column, times in renamed.items() if made.foretold or column in table.key}
     return Watched(table, name, table.key, columns, (name, f"{name}_changes"), followed=followed)
 
 
@@ -175,7 +174,8 @@ def _follow_rename(view: View, made: Shape, chance: Random) -> View | None:
     """Declare the next name that the source has given a column, or will give it."""
     name = chance.choice(sorted(view.watched))
     seen = view.watched[name]
-    times = {column: seen.followed.get(column, 0) + 1 for column in _free_columns(made, name)}
+    later = [column for column in made.tables[name].columns if column not in made.tables[name].key]
+    times = {column: seen.followed.get(column, 0) + 1 for column in later}
     times = {column: time for column, time in times.items() if time <= made.renamed.get(name, {}).get(column, 0)}
     if not times:
         return None

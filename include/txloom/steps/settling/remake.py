@@ -107,7 +107,7 @@ def remake(
             made |= missing
             if not (replaced := [need for need in of_history if need.replaces]):
                 is_compared = _write(step, scope, target)
-                if is_compared and (fields := _find_moving(pipeline, of_history)):
+                if is_compared and (fields := _find_fields(pipeline, target.name)):
                     take_out_moved(scope, target, fields)
                 continue
             newest = {need.pair: states[need.pair].newest for need in replaced}
@@ -229,21 +229,10 @@ def _removed(scope: Scope, need: Need) -> Missing:
     return Missing(len({row["transaction_id"] for row in rows}), min(csns), max(csns))
 
 
-def _find_moving(pipeline: Pipeline, needs: Iterable[Need]) -> list[str]:
-    """Return the fields of an aggregate's history if changes of a child may get other parents, else [].
-
-    That is so if values of a column that names the parent are made again.
-
-    Args:
-        pipeline: the declaration.
-        needs: the needs of members of one history.
-    """
-    for need in needs:
-        for aggregate in pipeline.targets.aggregates:
-            parents = {name for each in aggregate.children if each.table == need.pair[1] for name in each.parent_key}
-            if aggregate.history == need.pair[0] and parents & need.values.keys():
-                return [field for _, field in schemas.members_of(aggregate)]
-    return []
+def _find_fields(pipeline: Pipeline, history: str) -> list[str]:
+    """Return the fields of the history of an aggregate with children, whose changes may get other parents; else []."""
+    aggregates = [each for each in pipeline.targets.aggregates if each.history == history and each.children]
+    return [field for each in aggregates for _, field in schemas.members_of(each)]
 
 
 def _write(step: Step, scope: Scope, target: Target) -> bool:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from txloom.arrow_types import AnyArray
 from txloom.config import names
 from txloom.current.row_hashes import row_hashes
+from txloom.steps.backfill.compare import counts_of
 from txloom.steps.backfill.scope import Scope, Target
 from txloom.steps.backfill.table_comparison import STAMP, remade_of, stay_of
 from txloom.steps.settling.need import Need, renaming_of
@@ -79,8 +80,7 @@ def take_out_moved(scope: Scope, target: Target, fields: Sequence[str]) -> None:
         target: the history, which was compared with these rows.
         fields: the fields of all members that are declared.
     """
-    moved = _find_moved(scope, target)
-    if not len(moved):
+    if not counts_of(scope, target)["surplus"] or not len(moved := _find_moved(scope, target)):
         return
     path = scope.paths.table(target.name)
     parts = history_rewriting.rows_of(path)
