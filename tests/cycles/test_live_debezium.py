@@ -13,6 +13,9 @@ from lake import Lake
 from services.connect import Connect
 from services.process import wait_until
 from txloom.config import load
+from txloom.quality import findings as f
+from txloom.storage.checks import findings
+from txloom.storage.paths import TablePaths
 
 pytestmark = pytest.mark.stream
 SCHEMA = """
@@ -158,3 +161,41 @@ def test_tables_equal_the_database_through_a_load_and_a_worker_that_is_killed(co
 
 def written(connect: Connect) -> int:
     return sum(following for _, following in connect.broker.offsets("dev.public.lines"))
+
+
+NEW_NAMES = {"remark": "note", "place": "line"}
+"""Columns that the database renames: a value, and a part of a key."""
+
+
+@pytest.mark.long
+def test_columns_that_the_database_renames_keep_their_values(connect: Connect, live: Lake) -> None:
+    """A declaration has the new name of a key before rows do, and of a value when a finding asks for it."""
+    file = live.folder / "live.yaml"
+    file.write_text(file.read_text().replace("line: int", "line: {type: int, source: place, source_aliases: [line]}"))
+    live.pipeline = load(file)
+    caught_up(connect, live, 1_000_000)
+    renames = "ALTER TABLE orders RENAME COLUMN note TO remark; ALTER TABLE lines RENAME COLUMN line TO place;"
+    changes = "UPDATE orders SET remark = remark || '!' WHERE id < 9; DELETE FROM orders WHERE id = 3;"
+    changes += "UPDATE lines SET place = place + 1, item = 'moved' WHERE order_id < 5;"
+    connect.postgres.psql(renames + changes, connect.database)
+    connect.postgres.psql("INSERT INTO orders (id, remark) VALUES (2000000, 'last')", connect.database)
+
+    def shows() -> bool:
+        live.run()
+        return any(row["id"] == 2_000_000 for row in live.rows("orders"))
+
+    wait_until(shows, "the last transaction", within=180)
+    live.run()
+    assert {row["note"] for row in live.rows("orders")} == {None}
+    paths = TablePaths(live.warehouse, "live")
+    assert (f.RENAMED, "note") in {(row["code"], row["column"]) for row in findings.open_findings(paths)}
+    file.write_text(
+        file.read_text().replace("note: string", "note: {type: string, source: remark, source_aliases: [note]}")
+    )
+    live.pipeline = load(file)
+    live.run()
+    for table, key in (("orders", 1), ("lines", 2)):
+        there = in_database(connect, table, key)
+        expected = {each: {NEW_NAMES.get(name, name): v for name, v in row.items()} for each, row in there.items()}
+        assert in_lake(live, table, key) == expected
+    assert findings.open_findings(paths) == []
