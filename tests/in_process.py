@@ -104,6 +104,7 @@ def release_here(batch: Batch, rows: Sequence[dict[str, Any]]) -> dict[str, int]
     letters.give_up(dead, operations)
     letters.refuse(released)
     of_before = take_rows_of_before(batch, kinds["late"])
+    batch = of_before.record_in(batch)
     counts.update({"released": of_before.new, "duplicates": of_before.again})
     late = of_before.without(kinds["late"])
     letters.judge(late, set(given_up))

@@ -271,6 +271,7 @@ class SmallLake:
         books.give_up(dead)
         books.refuse(released)
         of_before = take_rows_of_before(batch, outcomes["late"])
+        batch = of_before.record_in(batch)
         counts.update({"released": of_before.new, "duplicates": of_before.again})
         books.judge(of_before.without(outcomes["late"]), {row["tx"] for row in dead})
         books.write(released)

@@ -97,11 +97,11 @@ HINTS = {
     "lists. Find out since when (txloom explain), load just these rows (jobs/repair.py), audit it again.",
     DOCUMENTS_DIFFER: "An audit composed the documents of their members' rows, and the published ones are other ones, "
     "which audit_results lists. Let a backfill of the aggregate compare and replace them, then audit again.",
-    INCOMPLETE: "The declaration of the table changed, and not all earlier messages can be read again. Load a snapshot "
-    "of the table as of the last missing csn or a later one (the pipeline's load DAG, or jobs/load_snapshot.py). The "
-    "table is complete once the stream has reached the csn of the snapshot; the same cycle shows it and closes this. "
-    "If the pipeline reads full extracts, the next date that has the table also completes it and closes this; so does "
-    "the first partial extract of a table that no earlier date had.",
+    INCOMPLETE: "The declaration of the table changed, and some earlier messages cannot be read again. Load a snapshot "
+    "of the table as of the last missing csn or a later one (the pipeline's load DAG, or jobs/load_snapshot.py). When "
+    "the stream reaches the csn of the snapshot, the table is complete: the same cycle shows the table and closes this "
+    "finding. In a pipeline of full extracts, the next date that has the table also completes it. In a pipeline of "
+    "partial extracts, the first extract of the table completes it if no earlier date had the table.",
     UNANSWERED: "Look at the connector's task in Kafka Connect, and restart it where it failed. It takes signals where "
     "signal.enabled.channels has kafka and signal.kafka.topic is the declared topic; one that was sent while no task "
     "ran may be lost. When the task runs and the request stays as it is, give it up (jobs/request_snapshot.py "

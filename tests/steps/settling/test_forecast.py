@@ -124,7 +124,7 @@ def test_a_table_whose_messages_may_still_arrive_asks_for_no_snapshot(tmp_path: 
     shop.declare(BOTH, MIRRORS)
     for _ in ("before the cycle", "after it"):
         (state,) = (table.state for table in _planned(shop) if table.name == "lines")
-        until = "the missing messages arrive; if they do not within 30m, until a snapshot is loaded"
+        until = "the missing messages arrive or, if they do not arrive within 30m, a snapshot is loaded"
         assert state.endswith(f"left out of cuts until {until}")
         shop.run()
 
@@ -144,7 +144,7 @@ def test_a_snapshot_that_was_loaded_and_waits_for_the_stream_is_not_asked_for_ag
     shop.run()
     reached = f"the stream reaches csn {shop.csn}, as of which a snapshot has been loaded"
     (finding,) = problems.open_findings(shop.lake.pipeline, shop.lake.warehouse).rows
-    assert finding["hint"] == f"Nothing: the table is complete once {reached}, and this closes by itself."
+    assert finding["hint"] == f"No action is needed: the table is complete, and this finding closes, when {reached}."
     assert _states_of_lines(shop) == (
         f"left out of cuts until {reached}",
         f"{missing}. The table is not complete until {reached}",

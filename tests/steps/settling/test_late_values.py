@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from steps.settling.edited_shop import LINES, ORDERS, EditedShop
-from txloom.quality.findings import ADDED
+from txloom.quality.findings import ADDED, INCOMPLETE
 from txloom.storage.checks.findings import open_findings
+from txloom.storage.declarations import records as r
 
 NO_TOTAL = {"orders": {"id": "long"}, "lines": LINES}
 MIRRORS = ["{table: orders}", "{table: lines}"]
@@ -93,3 +94,22 @@ def test_a_column_that_could_not_be_shown_while_the_lake_had_another_one_has_all
     shop.run()
     shop.run()
     assert shop.shown("orders") == expected_texts(shop)
+
+
+def test_a_late_row_of_a_complete_history_is_judged_by_the_merge_of_its_cycle(tmp_path: Path) -> None:
+    """The transaction was released before its table was declared, and had all rows that its metadata counts."""
+    shop = EditedShop(tmp_path)
+    shop.declare({"orders": ORDERS}, ["orders"])
+    shop.orders(1, 2)
+    shop.run()
+    shop.declare({"orders": ORDERS, "lines": LINES}, ["orders", "lines"])
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+    shop.send("lines", shop._row("I", "lines", 9, None, {"id": 99, "o_id": 1, "q": 1}))
+    for _ in range(2):
+        shop.run()
+        newest = shop.states_of()["lines_changes", "lines"].newest
+        assert (newest.status, newest.since_csn) == (r.INCOMPLETE, shop.csn + 1)
+        assert shop.shown("lines") is None
+        (finding,) = open_findings(shop.lake.paths)
+        assert (finding["code"], finding["table"]) == (INCOMPLETE, "lines")

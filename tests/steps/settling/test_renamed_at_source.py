@@ -177,7 +177,7 @@ def _rename_nothing(shop: EditedShop) -> None:
     ("happens", "since"),
     [
         (rename, "messages have STATE only since csn 130"),
-        (_rename_nothing, "no message so far has STATE"),
+        (_rename_nothing, "no message has STATE yet"),
     ],
 )
 def test_another_source_that_would_lose_values_is_refused(
@@ -218,7 +218,7 @@ def test_a_column_that_was_always_declared_beside_another_one_replaces_it_where_
     shop.run()
     shop.commit(("I", "orders", {"id": 2, "status": "paid"}))
     shop.run()
-    assert "inserts with such values lack STATE" in refused(shop, RENAMED)
+    assert "inserts with these values do not have STATE" in refused(shop, RENAMED)
 
 
 def test_a_former_name_goes_before_those_that_are_older(shop: EditedShop) -> None:
@@ -227,7 +227,7 @@ def test_a_former_name_goes_before_those_that_are_older(shop: EditedShop) -> Non
     shop.run()
     message = refused(shop, {"id": "long", "status": "{type: string, source: PHASE, source_aliases: [STATUS]}"})
     assert "expected source_aliases: [STATE, STATUS] in addition" in message
-    assert "no message so far has PHASE" in message
+    assert "no message has PHASE yet" in message
 
 
 def test_values_since_the_rename_need_their_messages(shop: EditedShop) -> None:
@@ -260,7 +260,7 @@ def test_a_former_name_that_rows_need_is_not_taken_away(shop: EditedShop) -> Non
     as_before = "source STATE with source_aliases: [STATUS] as before"
     message = refused(shop, RENAMED)
     assert f"found source STATE, expected {as_before}" in message
-    assert "those of STATUS would not be read" in message
+    assert "STATUS would no longer be read" in message
     assert f"found source status, expected {as_before}" in refused(shop, BEFORE)
 
 

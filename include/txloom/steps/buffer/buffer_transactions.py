@@ -171,6 +171,7 @@ def release_batch(batch: Batch, outcomes: Sequence[Row]) -> dict[str, int]:
     operations = producer_checks.operations_of(batch, dead)
     causes = {row["tx"]: cause_of(row, watched, operations) for row in dead}
     of_before = take_rows_of_before(batch, kinds["late"])
+    batch = of_before.record_in(batch)
     late_rows = of_before.without(kinds["late"])
     late = late_events.judge(batch, late_rows, {**causes, **dict.fromkeys(released.unreadable, UNREADABLE)})
     given_up = give_up(batch, dead, watched, operations)

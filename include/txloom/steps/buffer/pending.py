@@ -10,6 +10,7 @@ from pyspark.sql import Row
 
 from txloom.config import names
 from txloom.steps.buffer.micro_batch import Batch
+from txloom.storage.buffer.newest_batch import Declared, buffer_state
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.sql import int_list
 from txloom.storage.system_tables import INSTANT, PENDING_TRANSACTIONS, TRANSACTIONS
@@ -31,9 +32,16 @@ def list_waiting(batch: Batch, waiting: pa.Table, known: pa.Table, clock: Row) -
         clock: the decision of kind `counts` of the last landing.
     """
     about = {"release": batch.release, "landing": clock["landing"], "reached": clock["csn"]}
-    about |= batch.declared.to_metadata()
+    about |= _newest(batch).to_metadata()
     rows = _pending(waiting, known, batch.table_names(), clock["first_at"])
     small_tables.overwrite(batch.paths.table(names.PENDING_TRANSACTIONS), rows, about)
+
+
+def _newest(batch: Batch) -> Declared:
+    """Return the declaration that a batch works by, with the newest record that this or an earlier batch entered."""
+    seen = buffer_state(batch.paths) if batch.declared.number > 1 else None
+    is_newer = seen is not None and seen.declared.number > batch.declared.number
+    return seen.declared if seen is not None and is_newer else batch.declared
 
 
 def named(batch: Batch, unfinished: pa.Table) -> pa.Table:

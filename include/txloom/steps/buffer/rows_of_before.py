@@ -5,7 +5,7 @@ Such a release did not count them, so that they are not late: a merge takes them
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.declarations.declare import declare_rows_of_before
+from txloom.storage.buffer.newest_batch import Declared
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.sql import int_list, text_list
 from txloom.storage.landing import landing_plan
@@ -30,16 +31,22 @@ class RowsOfBefore:
         places: landing and row of each, also of those that were delivered again.
         new: how many of them no earlier delivery has.
         tables: the tables of the new ones.
+        declared: the declaration with the record that these tables wait for a merge; None: there is no such record.
     """
 
     places: frozenset[tuple[int, int]] = frozenset()
     new: int = 0
     tables: frozenset[str] = frozenset()
+    declared: Declared | None = None
 
     @property
     def again(self) -> int:
         """Return how many were delivered again."""
         return len(self.places) - self.new
+
+    def record_in(self, batch: Batch) -> Batch:
+        """Return a batch whose state names the record, so that the next merge compares the tables with it."""
+        return batch if self.declared is None else replace(batch, declared=self.declared)
 
     def without(self, late: Sequence[L]) -> list[L]:
         """Return late events without these rows."""
@@ -59,9 +66,10 @@ def take_rows_of_before(batch: Batch, late: Sequence[Any]) -> RowsOfBefore:
     if not border:
         return RowsOfBefore()
     taken = _taken(batch.paths, set(map(_place, late)), since)
-    if taken.tables and not batch.is_known:
-        declare_rows_of_before(batch.pipeline, batch.paths, batch.run_id, taken.tables)
-    return taken
+    if not taken.tables or batch.is_known:
+        return taken
+    number = declare_rows_of_before(batch.pipeline, batch.paths, batch.run_id, taken.tables)
+    return replace(taken, declared=replace(batch.declared, number=number))
 
 
 def _taken(paths: TablePaths, places: set[tuple[int, int]], since: Mapping[str, int]) -> RowsOfBefore:

@@ -92,10 +92,10 @@ def declare_redecoded(declared: Declared, pipeline: Pipeline, paths: TablePaths,
     return Declared(declared.content, r.newest_number(r.read(paths)))
 
 
-def declare_rows_of_before(pipeline: Pipeline, paths: TablePaths, run_id: str, tables: Collection[str]) -> None:
+def declare_rows_of_before(pipeline: Pipeline, paths: TablePaths, run_id: str, tables: Collection[str]) -> int:
     """Record that rows came for transactions which were released before their tables were declared as they are now.
 
-    A repeated call records nothing until a merge has taken them.
+    A repeated call records nothing until a merge has taken them. Return the number of the newest record.
 
     Args:
         pipeline: the declaration.
@@ -111,6 +111,7 @@ def declare_rows_of_before(pipeline: Pipeline, paths: TablePaths, run_id: str, t
         if states[pair].newest.reason != r.ROWS_OF_BEFORE
     ]
     r.append(paths, new, run_id)
+    return r.newest_number(r.read(paths))
 
 
 def new_records(

@@ -95,7 +95,7 @@ def _has_columns(paths: TablePaths, state: State, needing: State) -> bool:
         return False
     known = by_source(has.declaration)
     earlier = {source for name in has.declaration["columns"] for source in r.sources_of(has.declaration, name)}
-    # Events that a declared column was read from are no findings.
+    # `first_seen` reads findings, and a column that was declared has none.
     earlier |= state.sources | needing.sources
 
     def has_column(source: str, name: str, kind: str) -> bool:

@@ -199,7 +199,7 @@ def _compare_columns(
         was_left_out = source in state.sources and source not in declared
         earlier = declared.get(source, held.get(source, taken_up.get(source)))
         if earlier is None:
-            # A column that is declared in place of one that the table took up has none of the latter's values.
+            # The table took up a different column under this name, and rows must not keep that column's values.
             is_lost = was_left_out or name in state.held or name in taken_up.values()
         else:
             # While a column was left out, its values may have been taken up under another name, and another column may

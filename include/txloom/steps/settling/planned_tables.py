@@ -184,13 +184,13 @@ class _Plans:
         return self.expected.made.get(feeding(self.pipeline)[table], Made())
 
     def _describe_completion(self, lacking: Collection[str]) -> str:
-        """Describe what completes the tables: messages that may come, the stream, a date or a snapshot."""
+        """Describe what completes the tables: messages that may still arrive, the stream, a date or a snapshot."""
         completing = self.expected.completing
         if lacking and {*lacking} <= {*completing}:
             return awaited(max(completing[each] for each in lacking))
         if lacking and {*lacking} <= {*self.expected.waiting}:
             patience = show_duration(self.pipeline.completeness.patience)
-            return f"the missing messages arrive; if they do not within {patience}, until a snapshot is loaded"
+            return f"the missing messages arrive or, if they do not arrive within {patience}, a snapshot is loaded"
         return "the next date is landed" if kept_columns.is_full(self.pipeline) else "a snapshot is loaded"
 
     def _feeding(self, target: _Target) -> int:

@@ -230,13 +230,17 @@ def _removed(scope: Scope, need: Need) -> Missing:
 
 
 def _find_fields(pipeline: Pipeline, history: str) -> list[str]:
-    """Return the fields of the history of an aggregate with children, whose changes may get other parents; else []."""
+    """Return the fields with changes of an aggregate's history.
+
+    Return [] for the history of a mirror or of an aggregate without children: only changes of children can get other
+    parents.
+    """
     aggregates = [each for each in pipeline.targets.aggregates if each.history == history and each.children]
     return [field for each in aggregates for _, field in schemas.members_of(each)]
 
 
 def _write(step: Step, scope: Scope, target: Target) -> bool:
-    """Bring the rows that were made again into a history, in one commit; return whether it had rows before."""
+    """Write the rows that were made again to a history, in one commit; return whether the history had rows before."""
     path, shadow = scope.paths.table(target.name), scope.paths.table(names.shadow_table(target.name))
     key = [name for name in target.key if name in target.schema.names]
     if history_rewriting.fill_empty(path, key, arrow_tables.parts_of(shadow, target.schema)):

@@ -1,4 +1,4 @@
-"""Replace rows of a history: after one of its tables gets another source or key, or changes of a child move."""
+"""Replace rows of a history after a table gets another source or key, or changes of a child get other parents."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -70,15 +70,15 @@ def _without_other_source(rows: pa.Table, need: Need, field: str | None) -> pa.T
 
 
 def take_out_moved(scope: Scope, target: Target, fields: Sequence[str]) -> None:
-    """Remove the changes that an aggregate's history has under an earlier parent, in one commit.
+    """Remove the changes that an aggregate's history still has under an earlier parent, in one commit.
 
-    A transaction that was made again has a row for each root that it concerns. Its other rows are of roots that its
-    children do not have as their parents any more. A repeated call removes nothing more.
+    A transaction that was made again has one row for each root that it concerns. Any other row of the transaction is of
+    a root that is no longer the parent of a changed child. A repeated call removes nothing more.
 
     Args:
-        scope: the rebuild, whose rows the history has already.
-        target: the history, which was compared with these rows.
-        fields: the fields of all members that are declared.
+        scope: the rebuild, whose rows were already written to the history.
+        target: the history, which was already compared with these rows.
+        fields: the fields of all declared members; changes in other fields stay.
     """
     if not counts_of(scope, target)["surplus"] or not len(moved := _find_moved(scope, target)):
         return
@@ -89,14 +89,14 @@ def take_out_moved(scope: Scope, target: Target, fields: Sequence[str]) -> None:
 
 
 def _find_moved(scope: Scope, target: Target) -> AnyArray:
-    """Return the hashes of the keys of rows that a history has, and that transactions did not get when made again."""
+    """Return the key hashes of history rows that their transactions did not get when they were made again."""
     schema = pa.schema([target.schema.field(name) for name in dict.fromkeys((*target.key, *STAMP))])
     compared, is_remade = scope.paths.table(names.difference_table(target.name)), remade_of(scope, target)
     surplus = arrow_tables.parts_of(compared, schema, f"{KIND} = '{SURPLUS}'")
     hashes = [row_hashes(rows.filter(is_remade(rows)), target.key) for rows in surplus]
     moved: AnyArray = pa.concat_arrays(hashes) if hashes else pa.array([], pa.binary())
     for rows in arrow_tables.parts_of(scope.paths.table(names.shadow_table(target.name)), schema):
-        # A row that the history has twice is surplus too.
+        # The second copy of a row is surplus too, although its changes have the right parent.
         moved = moved.filter(pc.invert(pc.is_in(moved, value_set=row_hashes(rows, target.key))))
     return moved
 
@@ -106,7 +106,10 @@ def _is_among(rows: pa.Table, target: Target, keys: AnyArray) -> AnyArray:
 
 
 def _without_changes(rows: pa.Table, fields: Sequence[str], is_kept: AnyArray) -> pa.Table:
-    """Return rows of an aggregate's history with no changes in some fields, except of kept rows; omit empty rows."""
+    """Return rows of an aggregate's history without changes in some fields; omit rows that have no changes left.
+
+    is_kept: a mask of the rows whose changes stay.
+    """
     for field in fields:
         changes = rows.column(field).combine_chunks()
         changes = pc.if_else(is_kept, changes, pa.scalar([], changes.type))

@@ -84,7 +84,7 @@ def completing_loads(
 def with_present_hints(
     pipeline: Pipeline, paths: TablePaths, findings: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return open findings; one on a history that a loaded snapshot will complete asks for nothing.
+    """Return open findings; if a loaded snapshot will complete a history, the hint says that no action is needed.
 
     Args:
         pipeline: the declaration.
@@ -97,7 +97,7 @@ def with_present_hints(
     loads = completing_loads(pipeline, paths, states, incomplete_tables(pipeline, states))
 
     def hint(csn: int) -> dict[str, str]:
-        return {"hint": f"Nothing: the table is complete once {awaited(csn)}, and this closes by itself."}
+        return {"hint": f"No action is needed: the table is complete, and this finding closes, when {awaited(csn)}."}
 
     of_load = {row["table"]: hint(loads[row["table"]]) for row in findings if row["table"] in loads}
     return [row | (of_load.get(row["table"], {}) if row["code"] == f.INCOMPLETE else {}) for row in findings]

@@ -90,7 +90,8 @@ class State:
         settled: the newest record with a status of SETTLED; None: there never was one.
         follows: the newest release whose rows are as the settled record declares.
         held: by column whose values all rows of before have, its name in the source in lower case.
-        sources: every column of the source, in lower case, that a settled record of any history declared up to its own.
+        sources: every column of the source, in lower case, that a settled record of any history had declared when
+            `settled` was entered; former names count too.
         always: those of `sources` that every settled record of its history declared.
         ever_declared: every column of the source that a record of any history ever declared, in lower case.
         names: every name under which the table of its source was declared.

@@ -239,23 +239,23 @@ def _describe_lost(sources: Sequence[str], history: str, lost: Lost) -> tuple[st
     else:
         removed = [each for each in lost.sources if not any(_is_same(each, source) for source in sources)]
         expected = f"source {lost.sources[0]} with source_aliases: [{', '.join(lost.sources[1:])}] as before"
-        lacking = f"those of {' and '.join(removed)} would not be read"
+        lacking = f"{' and '.join(removed)} would no longer be read"
     hint = (
         f"{history} has values of {' and '.join(lost.sources)} up to csn {lost.last_csn}, but {lacking}: these values "
         "would become null. If the edit names a different column of the source, declare it under another name in the "
-        "lake. To give up the values, leave the column out of the declaration for one cycle. To keep only the current "
-        f"values, load a snapshot of the table (jobs/load_snapshot.py) as of a csn above {lost.last_csn} that the "
-        "stream has reached."
+        "lake. To give up the values, leave the column out of the declaration for one cycle, then declare it again. To "
+        "keep only the current values, load a snapshot of the table (jobs/load_snapshot.py) as of a csn above "
+        f"{lost.last_csn}; the stream must have reached the csn of the snapshot."
     )
     return f"source {' or '.join(sources)}", expected, hint
 
 
 def _describe_lacking(new: str, lost: Lost) -> str:
-    """Describe which rows lack the new names of a column."""
+    """Describe, as part of a sentence, which inserts or messages lack the new names of a column."""
     if lost.is_declared:
-        return f"inserts with such values lack {new}"
+        return f"inserts with these values do not have {new}"
     if lost.first_csn is None:
-        return f"no message so far has {new}"
+        return f"no message has {new} yet"
     return f"messages have {new} only since csn {lost.first_csn}"
 
 
