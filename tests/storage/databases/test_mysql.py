@@ -231,3 +231,16 @@ def test_a_lake_shows_a_snapshot_once_nothing_of_its_tables_lies_between(
     assert (source.shows(moment, csn, counters), source.shows(moment, later, counters)) == (False, True)
     server.sql("truncate counters; insert into counters values (1, 0)", "reads")
     assert not source.shows(source.begin(), later, counters)
+
+
+def test_a_column_is_read_under_the_first_of_its_names_that_the_table_has(
+    source: Mysql, tables: dict[str, Table]
+) -> None:
+    counters = tables["counters"]
+    columns = [column.model_copy(update={"source_aliases": (column.source,)}) for column in counters.columns]
+    for other in ("n", "number"):
+        present = columns[1].model_copy(update={"source": other, "source_aliases": ("n",) if other != "n" else ()})
+        table = counters.model_copy(update={"columns": (columns[0], present)})
+        source.begin()
+        assert source.rows_of(source.relation(table), [(1,)]) == source.rows_of(source.relation(counters), [(1,)])
+        assert source.relation(table).undeclared == ()

@@ -371,3 +371,31 @@ def test_a_row_that_a_policy_hides_is_not_taken_for_one_that_is_not_there(
         with pytest.raises(ConfigurationError, match=r"row-level security hides rows of public\.hidden"):
             read(source, tables["hidden"])
     sql("DROP OWNED BY seer; DROP ROLE seer")
+
+
+def renamed(table: Table, key: str, value: str) -> Table:
+    """Return a table with new names of two columns; each has its present name as a former one."""
+    now = {table.key[0]: key, table.columns[1].name: value}
+    columns = tuple(
+        column.model_copy(update={"source": now[column.name], "source_aliases": (column.source,)})
+        if column.name in now
+        else column
+        for column in table.columns
+    )
+    return table.model_copy(update={"columns": columns})
+
+
+def test_a_column_is_read_under_the_first_of_its_names_that_the_table_has(
+    source: Postgresql, sql: Any, tables: dict[str, Table]
+) -> None:
+    table = renamed(tables["plain"], "number", "remark")
+    source.begin()
+    before = source.rows_of(source.relation(table), [(1,)])
+    assert before == source.rows_of(source.relation(tables["plain"]), [(1,)])
+    source.begin()
+    sql("ALTER TABLE plain RENAME id TO number; ALTER TABLE plain RENAME note TO remark")
+    source.begin()
+    assert source.rows_of(relation := source.relation(table), [(1,)]) == before
+    assert relation.undeclared == ()
+    with pytest.raises(ConfigurationError, match="has no column id, note in the database"):
+        source.relation(tables["plain"])
