@@ -81,7 +81,9 @@ class HeldMember:
         if settled is None or column.name not in self.types or settled.declaration["source"] != table.source:
             return None
         read, new = r.sources_of(settled.declaration, column.name), [*map(str.casefold, column.sources)]
-        if not read or any(set(read) <= {*map(str.casefold, each.sources)} for each in table.columns):
+        if not read or set(read) <= set(new):
+            return None
+        if any(set(read) <= {*map(str.casefold, each.sources)} for each in table.columns):
             return None
         firsts = list[int]()
         for source in new:
