@@ -50,7 +50,7 @@ class Play:
 def play(
     seed: int, source: str | None = None, dimensions: Dimensions | None = None, *, most: int = 30, renames: bool = False
 ) -> Play:
-    """Draw a workload; most: transactions behind its snapshot. renames: the source may give columns other names."""
+    """Draw a workload; most: transactions behind its snapshot. renames: whether the source may rename columns."""
     chance = Random(seed)
     dims = dimensions or drawn(chance, source)
     made = shape(chance, dims)

@@ -147,7 +147,7 @@ class ChangeSetImages:
         """Compile for a declared table's columns; fields: the names of the fields."""
         self._key = sources_of_key(table)
         aside = {name.upper() for name in fields.model_dump().values() if name is not None}
-        self._aside = aside - {name.upper() for column in table.columns for name in column.sources}
+        self._aside = aside - table.columns_by_source.keys()
         self._row = msgspec.json.Decoder(Image).decode
 
     def canonical(self, values: Sequence[str], ops: Sequence[str], headers: Headers) -> list[bytes]:  # noqa: ARG002

@@ -23,9 +23,9 @@ def first_view(made: Shape, chance: Random) -> View:
 
 
 def _whole(made: Shape, name: str) -> Watched:
-    """Return a table as it is in the source; new names are known before where rows without them are not read rightly.
+    """Return a table as it is in the source, with all names that its key columns will get.
 
-    A message without the key that is declared is a dead letter.
+    A message without the declared key is a dead letter. A source whose names are foretold has all new names here.
     """
     table, renamed = made.tables[name], made.renamed.get(name, {})
     columns = {column: column for column in table.columns}

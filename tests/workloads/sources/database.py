@@ -168,12 +168,8 @@ class Database:
 
         Without an insert nobody could know of it, which is why it is the same transaction's next statement.
         """
-        gone, rows, plain, fresh = (
-            self._gone[table.name],
-            self.state[table.name],
-            self._plain(table),
-            self._fresh(table),
-        )
+        gone, rows = self._gone[table.name], self.state[table.name]
+        plain, fresh = self._plain(table), self._fresh(table)
         if not plain or fresh is None:
             return
         column = self.chance.choice(plain)
@@ -183,7 +179,7 @@ class Database:
         self._put_fresh(table, fresh)
 
     def _rename(self, table: Table) -> None:
-        """Give a column another name, of which nothing tells but later rows; an insert shows that the old one went."""
+        """Rename a column. Only later rows show the new name; an insert shows that the former name is gone."""
         fresh = self._fresh(table)
         if fresh is None:
             return

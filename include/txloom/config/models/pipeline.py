@@ -191,6 +191,11 @@ class Table(Model):
         return next(column for column in self.columns if column.name == name)
 
     @property
+    def columns_by_source(self) -> dict[str, Column]:
+        """Return the columns by each of their source names in upper case."""
+        return {source.upper(): column for column in self.columns for source in column.sources}
+
+    @property
     def key_sources(self) -> dict[str, str]:
         """Return, by each source name of a key column in upper case, the name of the column in the lake."""
         return {source.upper(): name for name in self.key for source in self.column(name).sources}

@@ -269,10 +269,10 @@ def _known_of(message: Message, source: Source, op: str, table: Table) -> dict[s
 
 def _refuse_left_out(image: bytes, table: Table) -> None:
     """Raise Poison for an insert with a placeholder for a declared column: the value is not null, but unknown."""
-    declared = {name.upper(): column.name for column in table.columns for name in column.sources}
+    declared = table.columns_by_source
     for name, raw in msgspec.json.decode(image, type=dict[str, msgspec.Raw]).items():
         if name.upper() in declared and is_unavailable(bytes(raw)):
-            raise Poison(NOT_GIVEN, f"{declared[name.upper()]} is {UNAVAILABLE}")
+            raise Poison(NOT_GIVEN, f"{declared[name.upper()].name} is {UNAVAILABLE}")
 
 
 def _within(transaction: Transaction | None, alone: str, table: Table | None) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class DebeziumImages:
         time_unit: the unit of times and timestamps (adaptive: microseconds). database, time_precision_mode: decide the
         unit instead of time_unit. binary_mode: how bytes are written.
         """
-        self._columns = {name.upper(): column.type for column in table.columns for name in column.sources}
+        self._columns = {source: column.type for source, column in table.columns_by_source.items()}
         self._key = frozenset(table.key_sources)
         self._modes = Modes(units_of(time_unit, database, time_precision_mode), binary_mode)
         self._converters = lru_cache(_SCHEMAS)(self._converters_under)

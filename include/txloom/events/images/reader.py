@@ -43,7 +43,7 @@ class ImageReader:
         self._table = table
         self._messages = ImageMessages(table)
         self.schema = image_schema(table)
-        self._columns = {name.upper(): column.name for column in table.columns for name in column.sources}
+        self._columns = {source: column.name for source, column in table.columns_by_source.items()}
         self._sources: dict[str, str | None] = {}
         self._fields: dict[str, list[str]] = {}
         self._decoders: list[Callable[[bytes | str], Any]] = []

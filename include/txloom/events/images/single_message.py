@@ -37,7 +37,7 @@ class ImageMessages:
 
     def __init__(self, table: Table) -> None:
         """Compile the readers of a declared table's columns."""
-        self._columns = {name.upper(): column for column in table.columns for name in column.sources}
+        self._columns = table.columns_by_source
         self._newer = {
             name.upper(): {source.upper() for source in column.sources[:number]}
             for column in table.columns

@@ -31,7 +31,7 @@ class RowsOfBefore:
         places: landing and row of each, also of those that were delivered again.
         new: how many of them no earlier delivery has.
         tables: the tables of the new ones.
-        declared: the declaration with the record that these tables wait for a merge; None: there is no such record.
+        declared: the declaration, with the record by which a merge takes the rows; None if no record was entered.
     """
 
     places: frozenset[tuple[int, int]] = frozenset()

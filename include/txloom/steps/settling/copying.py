@@ -94,15 +94,14 @@ def _has_columns(paths: TablePaths, state: State, needing: State) -> bool:
     if has is None or r.differs(has, needing.newest):
         return False
     known = by_source(has.declaration)
-    earlier = {source for name in has.declaration["columns"] for source in r.sources_of(has.declaration, name)}
     # `first_seen` reads findings, and a column that was declared has none.
-    earlier |= state.sources | needing.sources
+    declared = state.sources | needing.sources
 
     def has_column(source: str, name: str, kind: str) -> bool:
         sources = r.sources_of(content, name)
         if source in known:
             return known[source] == (name, kind) and r.sources_of(has.declaration, name) == sources
-        return not earlier & {*sources} and all(first_seen(paths, needing.names, each) is None for each in sources)
+        return not declared & {*sources} and all(first_seen(paths, needing.names, each) is None for each in sources)
 
     return all(has_column(source, *about) for source, about in by_source(content).items())
 

@@ -169,7 +169,7 @@ class _Plans:
         )
 
     def _renamed(self, target: _Target) -> dict[str, str]:
-        """Return by new name the columns of a current table that get another one; of a child, behind its field."""
+        """Return the earlier names of renamed columns by their new names; a child's follow its field and a dot."""
         if target.member:
             return dict(self._made_of(target.member).renamed)
         aggregate = next(each for each in self.pipeline.targets.aggregates if each.current == target.table.name)
