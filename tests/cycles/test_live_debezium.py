@@ -1,6 +1,7 @@
 """PostgreSQL, Debezium and Kafka as they are: tables equal the database, also after a worker died in a transaction."""
 
 import json
+from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -112,8 +113,8 @@ def assert_equal(connect: Connect, lake: Lake) -> None:
 
 
 @pytest.fixture
-def live(connect: Connect, spark: Any, tmp_path: Path) -> Lake:
-    """Return a lake of a database that Debezium streams."""
+def live(connect: Connect, spark: Any, tmp_path: Path) -> Iterator[Lake]:
+    """Yield a lake of a database that Debezium streams; its stream ends with the test."""
     connect.postgres.fresh_database(connect.database, SCHEMA)
     connect.start(connector={"max.batch.size": "256"})
     wait_until(lambda: connect.place, "the end of the snapshot")
@@ -121,7 +122,8 @@ def live(connect: Connect, spark: Any, tmp_path: Path) -> Lake:
     wait_until(lambda: "dev.transaction" in connect.broker.topics(), "the first transaction")
     file = tmp_path / "live.yaml"
     file.write_text(DECLARED.format(brokers=connect.broker.address))
-    return Lake(spark, tmp_path, load(file))
+    yield Lake(spark, tmp_path, load(file))
+    connect.forget()
 
 
 def caught_up(connect: Connect, lake: Lake, mark: int) -> None:
