@@ -128,6 +128,18 @@ def test_a_column_that_was_declared_beside_the_renamed_one_becomes_one_with_it(s
     expect_all(shop)
 
 
+def test_a_column_that_was_declared_beside_the_renamed_one_for_a_while_becomes_one_with_it(shop: EditedShop) -> None:
+    """No finding names messages that came while the column was declared."""
+    declare(shop, BEFORE | {"state": "string"})
+    rename(shop)
+    shop.run()
+    declare(shop, BEFORE)
+    shop.run()
+    declare(shop, FOLLOWED)
+    shop.run()
+    expect_all(shop)
+
+
 def test_a_column_can_be_renamed_at_the_source_and_in_the_lake(shop: EditedShop) -> None:
     rename(shop)
     shop.run()
