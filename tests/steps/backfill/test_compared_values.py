@@ -1,7 +1,11 @@
 """What a comparison of histories looks at."""
 
-import pyarrow as pa
+from collections.abc import Mapping
 
+import pyarrow as pa
+import pytest
+
+from txloom.steps.backfill.compared_values import Listed
 from txloom.steps.backfill.scope import Target
 from txloom.steps.backfill.shadow_diff import differing
 from txloom.storage.targets.shadow_tables import KIND
@@ -13,9 +17,14 @@ FLAT = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("_txloom_landing", pa.
 NESTED = pa.schema([("id", pa.int64()), ("lines", pa.list_(CHANGE))])
 
 
-def kinds(schema: pa.Schema, now: list[dict[str, object]], rebuilt: list[dict[str, object]]) -> list[str]:
+def kinds(
+    schema: pa.Schema,
+    now: list[dict[str, object]],
+    rebuilt: list[dict[str, object]],
+    listed: Mapping[str, Listed] | None = None,
+) -> list[str]:
     """Return the kinds of differences between rows of a history."""
-    target = Target("history", ("id",), schema, is_history=True)
+    target = Target("history", ("id",), schema, is_history=True, listed=listed or {})
     tables = (pa.Table.from_pylist(rows, schema) for rows in (now, rebuilt))
     return [row[KIND] for row in differing(*tables, target).select([KIND]).to_pylist()]
 
@@ -51,3 +60,20 @@ def test_other_names_values_and_changes_are_differences() -> None:
 
 def test_null_and_no_change_of_a_member_are_no_difference() -> None:
     assert kinds(NESTED, [{"id": 1, "lines": None}], [nested()]) == []
+
+
+STAMPS = [("_txloom_release", pa.int64()), ("_txloom_csn", pa.int64())]
+
+
+@pytest.mark.parametrize(("release", "csn", "is_listed"), [(3, 100, False), (4, 100, True), (3, 110, True)])
+def test_inserts_from_before_a_column_was_declared_do_not_list_it(release: int, csn: int, *, is_listed: bool) -> None:
+    listed, stamps = {"v": (3, 110)}, {"_txloom_release": release, "_txloom_csn": csn}
+    schema = pa.schema([*FLAT, *STAMPS])
+    pair = [flat(1, names) | stamps for names in (None, ["v"])]
+    assert len(kinds(schema, [pair[0]], [pair[1]], {"": listed})) == is_listed
+    assert len(kinds(schema, [pair[0]], [pair[1]], {"": {"v": (3, None)}})) == (release == 4)
+    assert len(kinds(schema, [pair[0]], [pair[1]])) == 1
+    both = [nested((1, 1, names), (2, 1, ["id"])) | stamps for names in (None, ["id"])]
+    schema = pa.schema([*NESTED, *STAMPS])
+    assert len(kinds(schema, [both[0]], [both[1]], {"lines": {"id": (3, 110)}})) == is_listed
+    assert len(kinds(schema, [both[0]], [both[1]], {"others": {"id": (3, 110)}})) == 1

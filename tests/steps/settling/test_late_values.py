@@ -1,4 +1,4 @@
-"""Values of undeclared columns in transactions that were released after later ones."""
+"""Values of undeclared columns: of transactions released after later ones, and of columns that the source drops."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 
 from steps.settling.edited_shop import LINES, ORDERS, EditedShop
 from txloom.quality.findings import ADDED, INCOMPLETE
+from txloom.steps.backfill.backfill import backfill
 from txloom.storage.checks.findings import open_findings
 from txloom.storage.declarations import records as r
 
@@ -113,3 +114,113 @@ def test_a_late_row_of_a_complete_history_is_judged_by_the_merge_of_its_cycle(tm
         assert shop.shown("lines") is None
         (finding,) = open_findings(shop.lake.paths)
         assert (finding["code"], finding["table"]) == (INCOMPLETE, "lines")
+
+
+NOTED = {"id": "long", "status": "string", "note": "string"}
+UNNOTED = {"id": "long", "status": "string"}
+
+
+@pytest.fixture
+def dropped(tmp_path: Path) -> EditedShop:
+    """Return a shop whose orders lost a column at the source after the declaration had left it out."""
+    shop = EditedShop(tmp_path)
+    declare_orders(shop, NOTED)
+    shop.commit(("I", "orders", {"id": 1, "status": "new", "note": "x"}))
+    shop.run()
+    declare_orders(shop, UNNOTED)
+    shop.run()
+    shop.commit(("I", "orders", {"id": 2, "status": "new"}))
+    shop.run()
+    return shop
+
+
+def declare_orders(shop: EditedShop, columns: dict[str, str], name: str = "orders") -> None:
+    """Declare orders with a mirror and documents."""
+    mirror = f"{{table: {name}, current: orders, history: orders_changes}}"
+    documents = f"{{name: doc, root: {name}, children: []}}"
+    shop.declare({name: columns}, [mirror], [documents], {name: "APP.ORDERS"})
+
+
+def notes(shop: EditedShop, table: str) -> list[tuple[int, str | None]] | None:
+    rows = shop.shown(table)
+    return None if rows is None else [(row["id"], row["note"]) for row in rows]
+
+
+@pytest.mark.parametrize("renamed", ["orders", "purchases"], ids=["in its table", "in a table of another name"])
+@pytest.mark.parametrize("comes_first", [False, True], ids=["declared first", "sent first"])
+def test_a_column_that_the_source_dropped_while_it_was_left_out_has_no_earlier_values(
+    dropped: EditedShop, renamed: str, *, comes_first: bool
+) -> None:
+    """The source adds a column of the same name again."""
+    if renamed != "orders":
+        declare_orders(dropped, UNNOTED, renamed)
+        dropped.run()
+    if not comes_first:
+        declare_orders(dropped, NOTED, renamed)
+        dropped.run()
+        assert notes(dropped, "orders") == [(1, None), (2, None)]
+    dropped.commit(("I", "orders", {"id": 3, "status": "new", "note": "y"}))
+    dropped.run()
+    declare_orders(dropped, NOTED, renamed)
+    dropped.run()
+    assert notes(dropped, "orders") == notes(dropped, "doc_current") == [(1, None), (2, None), (3, "y")]
+    lake = dropped.lake
+    lake.step(backfill, lake.session, "rebuild")
+    assert lake.step(backfill, lake.session, "compare")["changes"] == 0
+
+
+def test_a_column_that_was_left_out_needs_the_messages_of_that_time(dropped: EditedShop) -> None:
+    dropped.forget()
+    declare_orders(dropped, NOTED)
+    dropped.run()
+    assert dropped.shown("orders") is None
+    assert [each["since_csn"] for each in open_findings(dropped.lake.paths) if each["code"] == INCOMPLETE] == [120]
+
+
+def test_a_column_that_was_left_out_while_nothing_came_needs_no_message(dropped: EditedShop) -> None:
+    declare_orders(dropped, NOTED)
+    dropped.run()
+    declare_orders(dropped, UNNOTED)
+    dropped.run()
+    dropped.forget()
+    declare_orders(dropped, NOTED)
+    dropped.run()
+    assert notes(dropped, "orders") == notes(dropped, "doc_current") == [(1, None), (2, None)]
+
+
+def test_a_column_that_is_still_left_out_keeps_its_values(tmp_path: Path) -> None:
+    """Rows that are made again for one column never had the other one."""
+    shop = EditedShop(tmp_path)
+    both = {**NOTED, "place": "string"}
+    declare_orders(shop, both)
+    shop.commit(("I", "orders", {"id": 1, "status": "new", "note": "x", "place": "here"}))
+    shop.run()
+    declare_orders(shop, {"id": "long", "status": "string"})
+    shop.run()
+    shop.commit(("I", "orders", {"id": 2, "status": "new", "note": "y", "place": "there"}))
+    shop.run()
+    declare_orders(shop, NOTED)
+    shop.run()
+    shop.lake.forget("kind = 'row' and xid = 'x110'")
+    declare_orders(shop, both)
+    shop.run()
+    assert shop.shown("orders") == shop.source("orders")
+
+
+@pytest.mark.parametrize("taken_up", [False, True], ids=["declared", "taken up"])
+def test_a_backfill_finds_no_difference_in_inserts_from_before_a_column_was_there(
+    tmp_path: Path, *, taken_up: bool
+) -> None:
+    shop = EditedShop(tmp_path)
+    evolve = {"evolve": "orders"} if taken_up else {}
+    mirrors, documents = ["orders"], ["{name: doc, root: orders, children: []}"]
+    shop.declare({"orders": UNNOTED}, mirrors, documents, **evolve)
+    shop.commit(("I", "orders", {"id": 1, "status": "new"}))
+    shop.run()
+    shop.commit(("I", "orders", {"id": 2, "status": "new", "note": "x"}))
+    shop.run()
+    if not taken_up:
+        shop.declare({"orders": {**NOTED, "sent": "string"}}, mirrors, documents)
+        shop.run()
+    shop.lake.step(backfill, shop.lake.session, "rebuild")
+    assert shop.lake.step(backfill, shop.lake.session, "compare")["changes"] == 0

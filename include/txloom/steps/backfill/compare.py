@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from txloom.errors import ConfigurationError
@@ -9,6 +10,7 @@ from txloom.steps.backfill.compared_values import UNCOMPARED
 from txloom.steps.backfill.scope import Scope, Target
 from txloom.steps.backfill.shadow_diff import SAMPLES, json_value
 from txloom.steps.backfill.table_comparison import Comparison
+from txloom.storage.declarations.undeclared_columns import listed_since
 from txloom.storage.delta.sql import sql_name
 from txloom.storage.targets import shadow_tables
 from txloom.storage.targets.shadow_tables import DIGEST, INSERTED, KIND, REPEATED, SURPLUS, UPDATED, WAS
@@ -37,7 +39,8 @@ def compare_shadows(session: "Callable[[], SparkSession]", scope: Scope) -> dict
     Raises:
         ConfigurationError: if several rows of a table have one key, so that it is not known which one is meant.
     """
-    targets = [*scope.histories, *scope.currents]
+    histories = [replace(each, listed=listed_since(scope.pipeline, scope.paths, each.name)) for each in scope.histories]
+    targets = [*histories, *scope.currents]
     for target in targets:
         Comparison(scope, target).write(session)
     for target in targets:

@@ -1,10 +1,11 @@
 """The values of history rows that a comparison looks at: without where an event was landed, and declared columns only.
 
 A redelivery was landed elsewhere and has the same content. Lists of names of columns may name one that is not declared
-any more.
+any more. Inserts that were released before a column was declared do not list it as absent, but rebuilt ones do.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,38 +20,92 @@ NONE_IS_NULL = ("_txloom_unchanged", "_txloom_absent")
 """Lists of names that are null where they name no column."""
 
 
-def compared_values(rows: pa.Table) -> pa.Table:
-    """Return rows of a table as they are compared: without UNCOMPARED, also in the changes of a document's members."""
+Listed = Mapping[str, tuple[int, int | None]]
+"""By column, the newest release before it was declared, and the csn of the first event that had it (None: no event had
+it). Inserts that have neither a later release nor this csn or a higher one do not list the column as absent."""
+
+
+def compared_values(rows: pa.Table, listed: Mapping[str, Listed]) -> pa.Table:
+    """Return rows of a table as they are compared: without UNCOMPARED, also in the changes of a document's members.
+
+    Args:
+        rows: the rows.
+        listed: by field with changes of a document's member, and by "" for a mirror's history, since when inserts list
+            a column as absent; columns that always were listed are left out.
+    """
     columns = {name: rows.column(name).combine_chunks() for name in rows.column_names if name not in UNCOMPARED}
-    return pa.table(_compared(columns))
+    return pa.table(_compared(columns, _Since.of(columns, "", listed), listed))
 
 
-def _compared(columns: dict[str, AnyArray]) -> dict[str, AnyArray]:
+@dataclass(frozen=True)
+class _Since:
+    """Since when inserts list a column as absent, and the release and csn of each row or change."""
+
+    listed: Listed
+    releases: AnyArray
+    csns: AnyArray
+
+    @classmethod
+    def of(cls, columns: Mapping[str, AnyArray], name: str, listed: Mapping[str, Listed]) -> "_Since":
+        if not listed.get(name):
+            return cls({}, pa.nulls(0), pa.nulls(0))
+        return cls(listed[name], columns["_txloom_release"], columns["_txloom_csn"])
+
+    def take(self, parents: AnyArray) -> "_Since":
+        """Return it for changes; parents: of each, the index of its row."""
+        if not self.listed:
+            return self
+        return replace(self, releases=self.releases.take(parents), csns=self.csns.take(parents))
+
+    def compares(self, items: AnyArray, parents: AnyArray) -> AnyArray:
+        """Return whether each name in the lists of absent columns is compared; parents: the indices of their lists."""
+        compared: AnyArray = pa.array(np.ones(len(items), np.bool_))
+        at = self.take(parents)
+        for column, (release, csn) in self.listed.items():
+            is_later = pc.greater(at.releases, pa.scalar(release))
+            if csn is not None:
+                is_later = pc.or_(is_later, pc.greater_equal(at.csns, pa.scalar(csn)))
+            compared = pc.and_(compared, pc.or_(pc.not_equal(items, pa.scalar(column)), is_later))
+        return compared
+
+
+def _compared(columns: dict[str, AnyArray], since: _Since, listed: Mapping[str, Listed]) -> dict[str, AnyArray]:
     declared = [name for name in columns if not name.startswith(names.SYSTEM_PREFIX)]
-    return {name: _compared_list(name, values, declared) for name, values in columns.items()}
+    made = dict[str, AnyArray]()
+    for name, values in columns.items():
+        is_list = pa.types.is_list(values.type) and len(values) > 0
+        inside: pa.DataType = values.type.value_type if is_list else pa.null()
+        if pa.types.is_struct(inside):
+            made[name] = _compared_changes(values, _Since.of(columns, name, listed))
+        elif name.startswith(names.SYSTEM_PREFIX) and pa.types.is_string(inside):
+            made[name] = _compared_names(name, values, declared, since)
+        else:
+            made[name] = values
+    return made
 
 
-def _compared_list(name: str, values: AnyArray, declared: Collection[str]) -> AnyArray:
-    """Return a column as it is compared; only lists of names, and of changes of a document's member, are others."""
-    if not pa.types.is_list(values.type) or not len(values):
-        return values
-    inside = values.type.value_type
-    if pa.types.is_struct(inside):
-        kept = [field.name for field in inside if field.name not in UNCOMPARED]
-        changes = pc.list_flatten(values)
-        parts = _compared({each: pc.struct_field(changes, each) for each in kept})
-        made = pa.StructArray.from_arrays(list(parts.values()), names=list(parts))
-        if f"{names.SYSTEM_PREFIX}pos" in kept:
-            # Earlier versions wrote null instead of an empty list if a transaction has no change of a member.
-            values = values.fill_null(pa.scalar([], values.type))
-        return _with_items(values, made, np.ones(len(made), np.bool_))
-    if name.startswith(names.SYSTEM_PREFIX) and pa.types.is_string(inside):
-        items = pc.list_flatten(values)
-        is_declared = pc.is_in(items, value_set=pa.array(declared, pa.string()))
-        flags = is_declared.to_numpy(zero_copy_only=False)
-        known = values if flags.all() else _with_items(values, items.filter(is_declared), flags)
-        return _without_empty(known) if name in NONE_IS_NULL else known
-    return values
+def _compared_changes(values: AnyArray, since: _Since) -> AnyArray:
+    """Return the changes of a document's member as they are compared."""
+    kept = [field.name for field in values.type.value_type if field.name not in UNCOMPARED]
+    changes = pc.list_flatten(values)
+    columns = {each: pc.struct_field(changes, each) for each in kept}
+    parts = _compared(columns, since.take(pc.list_parent_indices(values)), {})
+    made = pa.StructArray.from_arrays(list(parts.values()), names=list(parts))
+    if f"{names.SYSTEM_PREFIX}pos" in kept:
+        # Earlier versions wrote null instead of an empty list if a transaction has no change of a member.
+        values = values.fill_null(pa.scalar([], values.type))
+    return _with_items(values, made, np.ones(len(made), np.bool_))
+
+
+def _compared_names(name: str, values: AnyArray, declared: Collection[str], since: _Since) -> AnyArray:
+    """Return lists of names of columns as they are compared."""
+    items = pc.list_flatten(values)
+    is_compared = pc.is_in(items, value_set=pa.array(declared, pa.string()))
+    if name == "_txloom_absent" and since.listed:
+        is_compared = pc.and_(is_compared, since.compares(items, pc.list_parent_indices(values)))
+    flags = is_compared.to_numpy(zero_copy_only=False)
+    known = values if flags.all() else _with_items(values, items.filter(is_compared), flags)
+    return _without_empty(known) if name in NONE_IS_NULL else known
 
 
 def _without_empty(lists: AnyArray) -> AnyArray:

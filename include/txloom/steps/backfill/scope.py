@@ -1,8 +1,8 @@
 """The scope of a backfill: its tables, its transactions, and how far the live tables are."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.errors import ConfigurationError
+from txloom.steps.backfill.compared_values import Listed
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.declarations.redeclared import Redeclared
 from txloom.storage.delta import small_tables
@@ -37,6 +38,7 @@ class Target:
         is_history: whether it is a history; else it is a current table.
         above: the csn up to which a history was cleaned, so that it lacks changes there; 0: never.
         members: of a history, the source tables whose changes it holds.
+        listed: since when inserts list columns as absent, as `compared_values.compared_values` takes it.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Target:
     is_history: bool
     above: int = 0
     members: tuple[str, ...] = ()
+    listed: Mapping[str, Listed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

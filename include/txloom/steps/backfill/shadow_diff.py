@@ -47,7 +47,7 @@ def differing(now: pa.Table, rebuilt: pa.Table, target: Target) -> pa.Table:
 
 def _hashed(rows: pa.Table, target: Target) -> pa.Table:
     """Return rows with the hashes of their key and of the values that are compared."""
-    compared = compared_values(rows)
+    compared = compared_values(rows, target.listed)
     hashed = with_hashes(compared, target.key, compared.column_names)
     return rows.append_column(KEY, hashed.column(KEY)).append_column(VALUES, hashed.column(VALUES))
 

@@ -13,6 +13,7 @@ from txloom.storage.declarations.records import INCOMPLETE, LOST, ROWS_OF_BEFORE
 from txloom.storage.declarations.undeclared_columns import Adopted, first_seen
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
+from txloom.storage.targets import history_reader
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,9 @@ def _need_of_rows(
     gap = state.follows if has_released(paths, f"release > {state.follows} and {earlier(until, border)}") else None
     named = history_rewriting.renamed_to(paths, state) or before
     values, renamed = _compare_columns(paths, state, named, {each.source: each.column for each in adopted})
+    without = _release_without(paths, state)
+    if without is not None and has_released(paths, f"release > {without} and {earlier(until, border)}"):
+        gap = without if gap is None else min(gap, without)
     field_before = named.get("field") if named.get("field") != content.get("field") else None
     # True if a run replaced the rows but died before it settled the member, and the edit was then reverted.
     is_replaced = differs(replace(state.newest, declaration=named), state.newest)
@@ -124,6 +128,30 @@ def _need_of_rows(
     is_back = any(source in state.sources for source in by_source(content).keys() - by_source(before).keys())
     is_other = bool(removed) or is_back or is_again or named != before or not need.is_nothing
     return replace(need, recomputes=is_other, everything=is_again)
+
+
+def _release_without(paths: TablePaths, state: State) -> int | None:
+    """Return the release after which rows lack a column that was left out, and that is declared again now.
+
+    None if no column is declared again, or if the history has no such row. No finding names the first of these rows:
+    if the source dropped the column in the meantime, their messages do not have the column either, and an insert
+    without it nulls the column in every row.
+
+    Args:
+        paths: the tables of the pipeline.
+        state: the state of the member.
+    """
+    history = state.newest.table
+    again = [state.left_out[source] for source in by_source(state.newest.declaration) if source in state.left_out]
+    if not again:
+        return None
+    release = min(again)
+    # Maintenance may have removed such rows from a cleaned history.
+    is_cleaned = small_tables.last_written(paths.table(history), history_reader.CLEANED) > 0
+    where = f"_txloom_release > {release}"
+    if is_cleaned or small_tables.query(paths.table(history), f"select 1 as n from t where {where} limit 1"):
+        return release
+    return None
 
 
 def renaming_of(states: Mapping[Pair, State], needs: Iterable[Need]) -> Renamed:
@@ -211,7 +239,7 @@ def _compare_columns(
             renamed |= {name: earlier} if earlier != name and not is_lost else {}
         if is_lost:
             values[name] = 0
-        elif earlier is None or was_left_out:
+        elif earlier is None:
             first = first_seen(paths, state.names, source)
             values |= {} if first is None else {name: first}
     return values, renamed

@@ -200,12 +200,22 @@ def nulls_of(
 
 
 def _keep_held(state: State, need: Need) -> dict[str, str]:
-    """Return the undeclared columns whose values all earlier rows have; rebuilt rows lack them."""
-    if need.everything or need.gap is not None:
+    """Return the undeclared columns whose values all earlier rows have.
+
+    Rebuilt rows lack them, except those of releases that lacked them before. Rows of a document's member that got
+    another field have only its columns.
+    """
+    if need.everything or need.field is not None:
         return {}
     declaration = state.newest.declaration
     columns, sources = declaration["columns"], by_source(declaration)
-    return {name: source for name, source in state.held.items() if name not in columns and source not in sources}
+    return {
+        name: source
+        for name, source in state.held.items()
+        if name not in columns
+        and source not in sources
+        and (need.gap is None or state.left_out.get(source, need.gap + 1) <= need.gap)
+    }
 
 
 def completed_by_rows(

@@ -90,6 +90,8 @@ class State:
         settled: the newest record with a status of SETTLED; None: there never was one.
         follows: the newest release whose rows are as the settled record declares.
         held: by column whose values all rows of before have, its name in the source in lower case.
+        left_out: by source of a column that was declared and then left out, in lower case, the newest release before
+            that. Rows of later releases do not have the column, until a settled record declares it again.
         sources: every column of the source, in lower case, that a settled record of any history had declared when
             `settled` was entered; former names count too.
         always: those of `sources` that every settled record of its history declared.
@@ -103,6 +105,7 @@ class State:
     settled: Record | None
     follows: int
     held: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
     sources: Set[str] = frozenset()
     always: Set[str] = frozenset()
     ever_declared: Set[str] = frozenset()
@@ -131,6 +134,27 @@ class State:
         return (self.settled.basis or 0) if self.settled is not None else 0
 
 
+@dataclass
+class _LeftOut:
+    """The columns of a source that a history's records left out, as the records come.
+
+    Args:
+        releases: as `State.left_out`.
+        declared: the columns of the newest record, in lower case.
+    """
+
+    releases: dict[str, int] = field(default_factory=dict)
+    declared: Set[str] = frozenset()
+
+    def add(self, record: Record, declared: Iterable[str]) -> None:
+        """Take the next record; declared: the columns of the source that it declares, in lower case."""
+        before, self.declared = self.declared, {*declared}
+        for column in before - self.declared:
+            self.releases.setdefault(column, record.release)
+        if record.status in SETTLED:
+            self.releases = {each: release for each, release in self.releases.items() if each not in self.declared}
+
+
 def states(records: Iterable[Record]) -> dict[Pair, State]:
     """Return the state of each history's member, of records in the order in which they were entered."""
     states_of: dict[Pair, State] = {}
@@ -138,6 +162,7 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
     of_settled: dict[str, set[str]] = {}
     always: dict[Pair, set[str]] = {}
     of_source: dict[str, set[str]] = {}
+    left: dict[tuple[str, str], _LeftOut] = {}
     for record in records:
         before, source = states_of.get(record.pair), record.declaration["source"]
         called.setdefault(source, set()).add(record.pair[1])
@@ -145,13 +170,14 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
         aliases = record.declaration.get(ALIASES, {})
         read = {*declared.values(), *(former.casefold() for each in aliases.values() for former in each)}
         of_source.setdefault(source, set()).update(read)
+        left.setdefault((record.table, source), _LeftOut()).add(record, declared.values())
         if record.status in SETTLED:
             of_settled.setdefault(source, set()).update(read)
             always.setdefault((record.table, source), {*read}).intersection_update(read)
             # Rows have the values of a renamed column only if the declaration that returns has the same former names.
             held = {name: source for name, source in {**record.held, **declared}.items() if name not in aliases}
             sources = frozenset(of_settled[source])
-            states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held, sources)
+            states_of[record.pair] = State(record, record, names.HIGHEST_RELEASE, held, {}, sources)
         elif before is None:
             states_of[record.pair] = State(record, None, -1, since=(record,))
         else:
@@ -166,6 +192,7 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
     return {
         pair: replace(
             state,
+            left_out=left[pair[0], state.newest.declaration["source"]].releases,
             always=frozenset(always.get((pair[0], state.newest.declaration["source"]), ())),
             ever_declared=frozenset(of_source[state.newest.declaration["source"]]),
             names=frozenset(called[state.newest.declaration["source"]]),

@@ -5,7 +5,7 @@ gets the declared type (`txloom.storage.delta.schema_evolution`).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ from txloom.config import names
 from txloom.config.models.column_types import ColumnType
 from txloom.config.models.pipeline import Column, Pipeline, Table
 from txloom.quality import findings as f
-from txloom.storage.declarations.records import Record, present_names, read
+from txloom.storage.declarations.records import FROM_EARLIER, FROM_STREAM, Record, present_names, read
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.delta.sql import text_literal
@@ -191,3 +191,62 @@ def first_seen(paths: TablePaths, tables: Iterable[str], source: str, *, but: in
     rows = small_tables.query(paths.table(names.FINDINGS), sql)
     first: int | None = rows[0]["first"] if rows else None
     return first
+
+
+def listed_since(pipeline: Pipeline, paths: TablePaths, history: str) -> dict[str, dict[str, tuple[int, int | None]]]:
+    """Return since when inserts of a history list a column that they lack.
+
+    Inserts do not list columns that were declared or taken up after the inserts were released, except where the
+    inserts were made again. Columns that the history's first record declared are left out, because every insert lists
+    them.
+
+    Args:
+        pipeline: the declaration with the columns that tables took up.
+        paths: the tables of the pipeline.
+        history: the history.
+
+    Returns:
+        by field with a member's changes, and by "" for a mirror's history: by column, the newest release before it
+        was declared, and the csn of the first event that had it, None if no event had it.
+    """
+    members = {mirror.table: "" for mirror in pipeline.targets.mirrors if mirror.history == history}
+    for aggregate in pipeline.targets.aggregates:
+        members |= dict(schemas.members_of(aggregate)) if aggregate.history == history else {}
+    known, taken_up = read(paths), adopted(paths)
+    listed = dict[str, dict[str, tuple[int, int | None]]]()
+    for member, field in members.items():
+        table = pipeline.table(member)
+        of_source = [each for each in known if each.declaration["source"] == table.source]
+        names_of = {each.pair[1] for each in of_source}
+        of_history = [each for each in of_source if each.table == history]
+        listed[field] = {}
+        for column in table.columns:
+            sources = {each.casefold() for each in column.sources}
+            release = _release_before(paths, of_history, [each for each in taken_up if each.table in names_of], sources)
+            if release:
+                firsts = [first_seen(paths, names_of, each) for each in sources]
+                first = min((each for each in firsts if each is not None), default=None)
+                listed[field][column.name] = release, first
+    return listed
+
+
+def _release_before(
+    paths: TablePaths, of_history: Iterable[Record], taken_up: Iterable[Adopted], sources: Collection[str]
+) -> int:
+    """Return the newest release before a column of a history was declared or taken up; 0: there is none.
+
+    Args:
+        paths: the tables of the pipeline.
+        of_history: the records of the column's table in the history, in order.
+        taken_up: the columns that the table took up.
+        sources: the names of the column in the source, in lower case.
+    """
+    for record in of_history:
+        if any(source.casefold() in sources for _, source in record.declaration["columns"].values()):
+            return 0 if record.reason in (FROM_STREAM, FROM_EARLIER) else record.release
+    csns = [each.since_csn for each in taken_up if each.source.casefold() in sources]
+    where = f"status = 'released' and csn = {min(csns)}" if csns else "false"
+    sql = f"select min(release) - 1 as before from t where {where}"
+    (row,) = small_tables.query(paths.table(names.TRANSACTIONS), sql)
+    before: int = names.HIGHEST_RELEASE if row["before"] is None else row["before"]
+    return before
