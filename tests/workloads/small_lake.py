@@ -432,7 +432,7 @@ class Letters:
 
     def _fate(self, event: Event, known: Mapping[int, str]) -> str | None:
         earlier = [e for e in self._of([event["tx"]]) if _is_before(e, event) and e["kind"] == "row"]
-        same = [e for e in earlier if all(e[name] == event[name] for name in ("table", "identity"))]
+        same = [e for e in earlier if all(e[name] == event[name] for name in ("source_table", "identity"))]
         if any(e["payload"] == event["payload"] for e in same):
             return None
         return completeness.CONFLICT if same else known.get(event["tx"], causes.LATE)
@@ -443,7 +443,7 @@ class Letters:
 
 
 def _distinct(events: Sequence[Event]) -> list[Event]:
-    names = ("tx", "kind", "table", "identity", "payload")
+    names = ("tx", "kind", "source_table", "identity", "payload")
     return list({tuple(event[name] for name in names): event for event in reversed(events)}.values())[::-1]
 
 

@@ -10,6 +10,7 @@ import pytest
 from called import step_of
 from shop import Shop, insert
 from txloom.quality.dead_letters import Selection
+from txloom.quality.findings import COUNTS_CHANGED
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.landing.land_events import land_events
 from txloom.storage.delta import arrow_tables
@@ -20,6 +21,7 @@ tables:
   - {name: orders, source: APP.ORDERS, key: [id], columns: {id: long, note: string}}
 targets: {mirrors: ["*"]}
 """
+LINES = "  - {name: lines, source: APP.LINES, key: [id], columns: {id: long, note: string}}\n"
 
 
 @pytest.fixture(params=["in this process", pytest.param("by Spark", marks=pytest.mark.long)])
@@ -53,6 +55,39 @@ def test_what_comes_again_after_its_release_is_not_in_history_twice(shop: Shop) 
     assert (counts["released"], counts["duplicates"]) == (3, 2)
     assert shop.shown("orders_changes", "_txloom_csn", "id") == [(10, 1), (10, 2), (20, 3)]
     assert shop.shown("orders", "id") == [(1,), (2,), (3,)]
+
+
+def test_what_comes_again_after_its_table_was_renamed_is_a_duplicate(shop: Shop) -> None:
+    """Events of a released transaction, and of one that was given up."""
+    rows = shop.rows_of(10, insert("orders", id=1, note="a"), insert("orders", id=2, note="b"))
+    given_up = shop.rows_of(20, insert("orders", id=3, note="never counted"))
+    shop.send(*rows, *given_up, shop.metadata_of(10, orders=2))
+    land(shop)
+    shop.run()
+    assert letters(shop) == [("x20", "row", "metadata never came")]
+    completeness = shop.pipeline.completeness
+    shop.declare(TABLES.replace("name: orders", "name: purchases"))
+    shop.pipeline = shop.pipeline.model_copy(update={"completeness": completeness})
+    shop.send(*rows, *given_up, shop.metadata_of(10, orders=2))
+    counts = shop.run()["buffer_transactions"]
+    assert (counts["released"], counts["duplicates"], counts["dead"]) == (0, 3, 0)
+    assert letters(shop) == [("x20", "row", "metadata never came")]
+
+
+def test_metadata_that_comes_again_after_a_table_was_added_has_no_other_counts(shop: Shop) -> None:
+    rows = shop.rows_of(10, insert("orders", id=1, note="a"), insert("lines", id=2, note="b"))
+    shop.send(*rows, shop.metadata_of(10, orders=1, lines=1))
+    shop.run()
+    completeness = shop.pipeline.completeness
+    shop.declare(TABLES.replace("targets", f"{LINES}targets"))
+    shop.pipeline = shop.pipeline.model_copy(update={"completeness": completeness})
+    shop.send(shop.metadata_of(10, orders=1, lines=1))
+    shop.run()
+    assert shop.findings() == []
+    shop.send(shop.metadata_of(10, orders=1, lines=3))
+    shop.run()
+    (finding,) = shop.findings()
+    assert finding[:2] == (COUNTS_CHANGED, "lines")
 
 
 def test_what_comes_after_its_transaction_was_whole_is_no_part_of_it(shop: Shop) -> None:

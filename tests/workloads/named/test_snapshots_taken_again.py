@@ -1,6 +1,7 @@
 """A connector takes its snapshot again beside the stream: the tables end as the source is, or a finding says so."""
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -300,6 +301,31 @@ def test_one_whose_row_can_be_read_as_it_is_declared_now_is_shown_whole(tmp_path
     cycle(lake, producer, ())
     assert lake.shown_through() == 2000 and unread(lake) == []
     assert {each["id"]: each["n"] for each in lake.rows("t")} == {2: int(UNREADABLE), 3: 3}
+
+
+def test_one_whose_last_message_is_cut_off_for_longer_than_patience_is_held(tmp_path: Path) -> None:
+    """The file of a topic ends inside a message."""
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
+    state: State = {"t": rows_of(PLAIN, row(1, "a"), row(2, "b")), "other": rows_of(OTHER, row(5, "x"))}
+    (topic, first), (_, last), of_other = flat(taken(made, 1000, state, names=["t", "other"]))
+    producer.deliver([of_other])
+    file = tmp_path / "inbox" / topic / "1.jsonl"
+    file.parent.mkdir()
+    file.write_text(f"{first}\n{last[:40]}")
+    os.utime(file, (0, 0))
+    lake.run()
+    lake.run()
+    assert lake.shown_through() is None
+    what = "1 row of the source's snapshot at csn 1000 cannot be read (?: 1). Valid-through stays at most 999."
+    assert unread(lake) == [("error", what)]
+    lake.step(redrive, None, ALL)
+    lake.run()
+    assert lake.shown_through() is None
+    file.write_text(f"{first}\n{last}\n")
+    lake.run()
+    lake.run()
+    assert lake.shown_through() == 1000 and unread(lake) == []
+    assert {each["id"] for each in lake.rows("t")} == {1, 2}
 
 
 def beside(made: Play, state: State, sequence: str) -> list[Message]:

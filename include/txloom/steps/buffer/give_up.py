@@ -237,15 +237,23 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
     concerned = batch.spark.createDataFrame([(row["tx"],) for row in transactions], "tx bigint").distinct()
     seen = batch.change_events.where(near & (F.col("kind") == "row")).join(F.broadcast(concerned), "tx", "left_semi")
     content, before = F.struct("payload", "digest"), F.col("seen_at") < F.col("late_at")
-    former = F.regexp_replace("identity", BY_CONTENT, "").alias("former")
+    former = F.regexp_replace("identity", BY_CONTENT, "")
     seen_at = F.struct("landing", "row").alias("seen_at")
-    seen = seen.select("tx", "table", former, F.col("identity").alias("known"), content.alias("seen"), seen_at)
+    named = (F.col(name).alias(f"seen_{name}") for name in ("tx", "table", "source_table"))
+    seen = seen.where(F.col("table").isNotNull()).select(
+        *named, former.alias("seen_former"), F.col("identity").alias("known"), content.alias("seen"), seen_at
+    )
     same = F.expr(same_content("seen", "says"))
+    # A table keeps its source when it gets another name.
+    in_one_source = F.lower("source_table") == F.lower("seen_source_table")
+    in_one_table = F.coalesce(in_one_source, F.col("table") == F.col("seen_table"))
     one = (F.col("known") == F.col("identity")) | F.col("seen.digest").isNull()
     judged = (
         late.drop("cause", "detail")
         .withColumns({"late_at": F.struct("landing", "row"), "says": content, "former": former})
-        .join(seen, ["tx", "table", "former"], "left")
+        .join(
+            seen, (F.col("tx") == F.col("seen_tx")) & (F.col("former") == F.col("seen_former")) & in_one_table, "left"
+        )
         .groupBy(*[c for c in late.columns if c not in ("cause", "detail", "expected")], "late_at")
         .agg(F.max(before & one & same).alias("same"), F.max(before & one & ~same).alias("other"))
         .join(F.broadcast(causes_frame(batch, dead or {})), "tx", "left")

@@ -1,6 +1,6 @@
 """Metadata that counts otherwise after its transaction was released: the release stays, and a finding names it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Row
@@ -10,13 +10,15 @@ from txloom.quality.findings import Finding
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.sql import int_list
+from txloom.storage.landing import landing_plan
 from txloom.transactions import metadata
 
 
 def contradictions(batch: Batch, late: Sequence[Row]) -> list[Finding]:
     """Return a finding for each table of which late metadata has a count that no earlier metadata had.
 
-    Metadata that is only delivered again has no new count. Nothing is written.
+    Metadata that is only delivered again has no new count. Metadata that was landed before an edit of the declaration
+    is not compared for the tables that the edit concerns. Nothing is written.
 
     Args:
         batch: the batch.
@@ -33,34 +35,37 @@ def contradictions(batch: Batch, late: Sequence[Row]) -> list[Finding]:
         return []
     columns = 'tx, xid, csn, landing, "row", expected'
     sql = f"select {columns} from t where {counting} and csn between {csns['lowest']} and {csns['highest']}"
+    _, since = landing_plan.decoded_since(batch.paths) if batch.declared.number > 1 else (0, {})
+    watched = {table.name: since.get(table.name, 0) for table in batch.pipeline.tables}
     by_transaction: dict[tuple[int, int], list[dict[str, Any]]] = {}
     rows = arrow_tables.matching(batch.paths.change_events, sql, "tx", [row["tx"] for row in late])
     for row in rows.sort_by([("landing", "ascending"), ("row", "ascending")]).to_pylist():
         by_transaction.setdefault((row["tx"], row["csn"]), []).append(row)
-    return [each for messages in by_transaction.values() for each in _contradicted(messages, coordinates)]
+    return [each for messages in by_transaction.values() for each in _contradicted(messages, coordinates, watched)]
 
 
-def _contradicted(rows: Sequence[dict[str, Any]], late: set[tuple[int, int]]) -> Iterator[Finding]:
+def _contradicted(
+    rows: Sequence[dict[str, Any]], late: set[tuple[int, int]], watched: Mapping[str, int]
+) -> Iterator[Finding]:
     """Yield findings for late metadata of one transaction with new counts.
 
     Args:
         rows: all metadata of the transaction, in the order of landing.
         late: (landing, row) of late metadata.
+        watched: by table, the first landing whose metadata counts its rows under its present name.
     """
-    before: dict[str, int] | None = None
-    known = set[frozenset[tuple[str, int]]]()
+    before, known = dict[str, int](), dict[str, set[int]]()
     for row in rows:
-        counts = metadata.counts_of(row)
-        if (row["landing"], row["row"]) in late and counts not in known and before is not None:
-            yield from _differing(row, before, dict(counts))
-        elif counts not in known:
-            before = dict(counts)
-        known.add(counts)
+        counts = dict(metadata.counts_of(row))
+        for table in sorted(each for each, first in watched.items() if first <= row["landing"]):
+            count, seen = counts.get(table, 0), known.setdefault(table, set())
+            if count not in seen and seen and (row["landing"], row["row"]) in late:
+                yield _differing(row, table, before[table], count)
+            elif count not in seen:
+                before[table] = count
+            seen.add(count)
 
 
-def _differing(row: dict[str, Any], before: dict[str, int], counts: dict[str, int]) -> Iterator[Finding]:
-    for table in sorted(before.keys() | counts.keys()):
-        was, now = before.get(table, 0), counts.get(table, 0)
-        if was != now:
-            evidence = f"{row['xid']} was released with {was} rows of {table}; metadata that came later counts {now}"
-            yield Finding(f.COUNTS_CHANGED, table, None, row["csn"], row["xid"], evidence)
+def _differing(row: dict[str, Any], table: str, was: int, now: int) -> Finding:
+    evidence = f"{row['xid']} was released with {was} rows of {table}; metadata that came later counts {now}"
+    return Finding(f.COUNTS_CHANGED, table, None, row["csn"], row["xid"], evidence)
