@@ -77,7 +77,7 @@ def play(
         later = database.play(chance.randint(1, most))
         more = deliver(later, chance, in_order=dims.in_order).landings
         sent, landings = [*sent, *later], [*landings, *more]
-    made = replace(made, renamed=sent[-1].renamed, foretold=not writer.alters)
+    made = replace(made, renamed=sent[-1].renamed, foretold=not writer.alters, altered=database.altered)
     return Play(seed, chance, dims, made, writer, [*before, *sent], [*first, *landings], repeated)
 
 

@@ -127,11 +127,14 @@ def _free_columns(made: Shape, name: str) -> list[str]:
 
 
 def _toggle_column(view: View, made: Shape, chance: Random) -> View | None:
-    name = chance.choice(sorted(view.watched))
+    """Leave a column out, or declare it again; mostly one that the source drops, if there is one."""
+    altered_tables = sorted(name for name in view.watched if made.altered.get(name))
+    name = chance.choice(altered_tables if altered_tables and chance.random() < 0.6 else sorted(view.watched))
     seen, free = view.watched[name], _free_columns(made, name)
     if not free:
         return None
-    column = chance.choice(free)
+    altered = [each for each in free if each in made.altered.get(name, ())]
+    column = chance.choice(altered if altered and chance.random() < 0.6 else free)
     columns = {lake: source for lake, source in seen.columns.items() if source != column}
     if len(columns) == len(seen.columns):
         if column in columns:

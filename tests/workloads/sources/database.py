@@ -87,7 +87,8 @@ class Writer(Protocol):
 class Database:
     """A source that plays random transactions over a schema.
 
-    renames: whether columns get other names. `state` has all rows under the first names.
+    renames: whether columns get other names. `state` has all rows under the first names. altered: by table, the
+    columns that were dropped, and may have come back.
     """
 
     shape: Shape
@@ -103,6 +104,7 @@ class Database:
         self._keys = Values(self.chance, wide=self.shape.dimensions.wide_keys)
         self._events: list[Change] = []
         self._gone: dict[str, set[str]] = {name: set() for name in self.shape.tables}
+        self.altered: dict[str, set[str]] = {name: set() for name in self.shape.tables}
         self._renamed: dict[str, dict[str, int]] = {name: {} for name in self.shape.tables}
         self._inserted = self._serial = 0
 
@@ -144,6 +146,8 @@ class Database:
             kinds = [self._alter]
         elif 0.07 < odd < 0.1 and self.renames:
             kinds = [self._rename]
+        elif 0.1 < odd < 0.13 and self.renames and self.writer.alters:
+            kinds = [self._alter]
         self.chance.choice(kinds)(table)
 
     # Statements. Each changes the state by itself and says what a log would show of it.
@@ -174,6 +178,7 @@ class Database:
             return
         column = self.chance.choice(plain)
         gone ^= {column}
+        self.altered[table.name].add(column)
         for key in rows:
             rows[key] = rows[key] | {column: None}
         self._put_fresh(table, fresh)

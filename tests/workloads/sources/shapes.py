@@ -3,7 +3,7 @@
 A child of the relation `one` may have rows of its own key, so that documents have several of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -24,7 +24,7 @@ class Shape:
 
     below: a second aggregate, whose root is a child of the first one. renamed: by table, how often the source renames
     each column. foretold: whether a declaration must have the new names before rows do, because no row shows that its
-    table lost a column.
+    table lost a column. altered: by table, the columns that the source drops, and may add again.
     """
 
     tables: dict[str, Table]
@@ -33,6 +33,7 @@ class Shape:
     below: Aggregate | None = None
     renamed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     foretold: bool = False
+    altered: Mapping[str, Set[str]] = field(default_factory=dict)
 
     @property
     def children(self) -> dict[str, Child]:
