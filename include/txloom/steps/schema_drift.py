@@ -15,6 +15,7 @@ from txloom.current.folding.column_nulling import Columns, Gone, GoneColumns
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage.checks import findings
+from txloom.storage.declarations import marks
 from txloom.storage.declarations.undeclared_columns import Undeclared
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_reader
@@ -77,14 +78,19 @@ def added(pipeline: Pipeline, column: Undeclared, kept: str | None = None) -> Fi
     return Finding(f.ADDED, column.table, column.source, column.csn, column.xid, evidence)
 
 
-def gone_columns(pipeline: Pipeline, rows: Iterable[Mapping[str, Any]]) -> GoneColumns:
-    """Return by table the declared columns that open findings (rows of `findings`) report as dropped or renamed."""
+def gone_columns(pipeline: Pipeline, paths: TablePaths, rows: Iterable[Mapping[str, Any]]) -> GoneColumns:
+    """Return by table the declared columns that open findings (rows of `findings`) report as dropped or renamed.
+
+    A table that no merge has written yet is left out: it gets all changes, also those before a column was dropped.
+    """
     declared = {(table.name, column) for table in pipeline.tables for column in table.column_names}
     gone: dict[str, dict[str, Gone]] = {}
     for row in rows:
         if row["code"] in GONE and (row["table"], row["column"]) in declared:
             gone.setdefault(row["table"], {})[row["column"]] = Gone(row["since_csn"], 0, row["xid"])
-    return gone
+    current = {each.current: each.table.name for each in row_tables(pipeline) if each.table.name in gone}
+    new = {current[name] for name, mark in marks.readable(paths, current).items() if mark.is_new}
+    return {name: columns for name, columns in gone.items() if name not in new}
 
 
 def note_back(
@@ -104,7 +110,7 @@ def note_back(
     for table, columns in after.items():
         if columns is not None:
             back = [row for name, row in _known(before, table).items() if name not in columns.gone]
-            findings.close(paths, back, run_id, "inserts have it again")
+            findings.close(paths, back, run_id, findings.BACK)
 
 
 def note_declared(pipeline: Pipeline, paths: TablePaths, before: Sequence[dict[str, Any]], run_id: str) -> None:
@@ -154,7 +160,7 @@ def note_gone(
         known = _known(before, table)
         went = {name: gone for name, gone in columns.gone.items() if name not in known}
         new += [_dropped(paths, row_table, name, gone, before) for name, gone in went.items()]
-        again = findings.closed(paths, f.DROPPED, table) if went else set()
+        again = findings.came_back(paths, table) if went else set()
         flapping = {name: gone for name, gone in went.items() if name in again} | columns.flapping
         new += [_flapping(table, name, last) for name, last in flapping.items()]
     return findings.record(paths, new, run_id, pipeline.source.format)

@@ -12,6 +12,7 @@ from txloom.quality.findings import Finding
 from txloom.quality.incidents import moment
 from txloom.steps.step import Step
 from txloom.storage.checks import findings
+from txloom.storage.declarations import records
 from txloom.storage.landing import requested_snapshots
 from txloom.storage.landing.requested_snapshots import READ, Request
 
@@ -32,19 +33,21 @@ def note_silent(step: Step, last_words: Mapping[str, datetime]) -> None:
         if signals is not None
         and now - (since := max(each.at, last_words.get(each.request, each.at))) >= signals.answer_within
     ]
-    observed = [_finding(each, since, is_known=each.request in last_words) for each, since in silent]
+    now_called = records.present_names(step.pipeline, records.read(paths)) if silent else {}
+    observed = [_finding(each, since, now_called, is_known=each.request in last_words) for each, since in silent]
     still = {each.table for each in observed}
     over = [row for row in findings.open_findings(paths) if row["code"] == f.UNANSWERED and row["table"] not in still]
     findings.close(paths, over, step.run_id, "the request goes on, or has ended")
     findings.record(paths, observed, step.run_id)
 
 
-def _finding(request: Request, since: datetime, *, is_known: bool) -> Finding:
+def _finding(request: Request, since: datetime, now_called: Mapping[str, str], *, is_known: bool) -> Finding:
+    """Return the finding of a request; now_called: by name of a table in it, the name that it is declared with now."""
     tables = ", ".join(request.tables)
     said = (
         "the connector has said nothing of it" if since <= request.at or not is_known else "the connector fell silent"
     )
     waits = WAITS_FOR.get(request.status, said) + (f" ({request.detail})" if request.detail else "")
     evidence = f"the request {request.request} of {tables} is {request.status} since {moment(since)}: {waits}"
-    table = request.tables[0] if len(request.tables) == 1 else None
+    table = now_called.get(request.tables[0]) if len(request.tables) == 1 else None
     return Finding(f.UNANSWERED, table, None, request.since_csn, None, evidence)

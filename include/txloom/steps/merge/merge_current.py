@@ -74,7 +74,7 @@ def merge_current(step: Step) -> Counts:
         failures.refuse()
         return {"valid_through": 0, "merged": 0, "changes": 0}
     known = findings.open_findings(paths)
-    merge = Merge(cache(step.session), healthy, paths, target, gone_columns(declared, known), failures, computed)
+    merge = Merge(cache(step.session), healthy, paths, target, gone_columns(declared, paths, known), failures, computed)
     healthy, work = planned(merge)
     changed = [row_table for row_table in row_tables(healthy) if row_table.table.name in work.rows]
     unknown = [finding for row_table in changed for finding in unknown_values(paths, row_table, target)]

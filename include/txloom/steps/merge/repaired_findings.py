@@ -6,6 +6,7 @@ from typing import Any
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import NEEDS_SNAPSHOT, Finding
+from txloom.steps.settling.present_findings import PresentNames
 from txloom.storage.checks import audited_rows, findings
 from txloom.storage.declarations import records
 from txloom.storage.declarations.incomplete import incomplete_tables
@@ -37,7 +38,7 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
     loaded = loaded_since(pipeline, paths, reached, min(row["since_csn"] or 0 for row in rows))
     is_incomplete = any(row["code"] == f.INCOMPLETE for row in rows)
     lacking = incomplete_tables(pipeline, records.states(records.read(paths))) if is_incomplete else []
-    audited = audited_rows.differing_as_of(paths) if any(row["code"] == f.DIFFERS for row in rows) else {}
+    audited = _audited(pipeline, paths) if any(row["code"] == f.DIFFERS for row in rows) else {}
     for row in rows:
         if row["code"] == f.INCOMPLETE and row["table"] in lacking:
             continue
@@ -78,6 +79,16 @@ def _close(paths: TablePaths, row: dict[str, Any], csn: int, run_id: str) -> Non
     if row["code"] == f.RENAMED:
         gone = Finding(f.DROPPED, row["table"], row["column"], row["since_csn"], row["xid"], row["evidence"])
         findings.record(paths, [gone], run_id)
+
+
+def _audited(pipeline: Pipeline, paths: TablePaths) -> dict[str, tuple[int, int]]:
+    """Return as of when audits know that rows differ, by the present name of the table: the csn and the release."""
+    present, audited = PresentNames.read(pipeline, paths), dict[str, tuple[int, int]]()
+    for row, as_of in audited_rows.differing_as_of(paths):
+        named = present.find({**row, "code": f.DIFFERS, "column": None})
+        if named is not None and named[0] is not None:
+            audited[named[0]] = max(as_of, audited.get(named[0], as_of))
+    return audited
 
 
 def _loaded_after_audit(

@@ -17,6 +17,7 @@ from txloom.quality.findings import Finding
 from txloom.steps.declarations.declare import by_source
 from txloom.steps.settling import remake
 from txloom.steps.settling.need import Need, need_of, renaming_of, values_before
+from txloom.steps.settling.present_findings import follow_names
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.checks import findings
@@ -61,6 +62,7 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
         for pair, need in needs.items()
         if (record := settled_by(step.pipeline, states[pair], need, made.get(pair, remake.Missing()), now)) is not None
     ]
+    follow_names(pipeline, paths, step.run_id)
     findings.record(paths, nulls_of(states, needs, made), step.run_id, step.pipeline.source.format)
     states = _enter(step, settled, states)
     states = _enter(step, completed_by_rows(pipeline, paths, states, declared, seen), states)

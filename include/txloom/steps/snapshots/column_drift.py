@@ -1,12 +1,14 @@
 """What extracts lack or have in addition: undeclared columns, declared ones that no row has, and whole tables."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.schema_drift import added
+from txloom.steps.settling.present_findings import PresentNames
 from txloom.steps.snapshots.extract_diff import Compared
 from txloom.storage.checks import findings
 from txloom.storage.declarations.undeclared_columns import Undeclared, columns_to_adopt, record_adopted, with_columns
@@ -52,8 +54,11 @@ def note_columns(transaction: InternalTransaction, paths: TablePaths, results: R
             gone = set(transaction.pipeline.table(table).column_names) - result.columns
             observed += [_gone(transaction, table, column) for column in sorted(gone)]
     findings.record(paths, observed, run_id)
-    known = [row for row in findings.open_findings(paths) if row["code"] == f.NOT_EXTRACTED]
-    back = [row for row in known if row["table"] in results and row["column"] in results[row["table"]].columns]
+    back = [
+        row
+        for row, table, column in _open(transaction, paths, f.NOT_EXTRACTED)
+        if table in results and column in results[table].columns
+    ]
     findings.close(paths, back, run_id, f"{transaction.xid} has it")
 
 
@@ -77,8 +82,23 @@ def note_tables(
         for table in sorted(without)
     ]
     findings.record(paths, observed, run_id)
-    known = [row for row in findings.open_findings(paths) if row["code"] == f.TABLE_NOT_EXTRACTED]
-    findings.close(paths, [row for row in known if row["table"] in results], run_id, f"{transaction.xid} has it")
+    back = [row for row, table, _ in _open(transaction, paths, f.TABLE_NOT_EXTRACTED) if table in results]
+    findings.close(paths, back, run_id, f"{transaction.xid} has it")
+
+
+def _open(
+    transaction: InternalTransaction, paths: TablePaths, code: str
+) -> Iterator[tuple[dict[str, Any], str, str | None]]:
+    """Yield the open findings of a code with their present table and column; those of removed ones are left out.
+
+    A date is compared before the merge that follows an edit, and only that merge gives findings their present names.
+    """
+    known = [row for row in findings.open_findings(paths) if row["code"] == code]
+    names = PresentNames.read(transaction.pipeline, paths) if known else None
+    for row in known:
+        table, column = (names.find(row) if names is not None else None) or (None, None)
+        if table is not None:
+            yield row, table, column
 
 
 def _undeclared(transaction: InternalTransaction, results: Results) -> list[Undeclared]:

@@ -99,17 +99,18 @@ def newest_results(paths: TablePaths, where: str = "true") -> list[dict[str, Any
     return [{name: row.get(name) for name in AUDIT_RESULTS.names} for row in rows]
 
 
-def differing_as_of(paths: TablePaths) -> dict[str, tuple[int, int]]:
-    """Return, of each table whose newest audit that decided found rows to differ, as of when that is known.
+def differing_as_of(paths: TablePaths) -> list[tuple[dict[str, Any], tuple[int, int]]]:
+    """Return, of each table whose newest audit that decided found rows to differ, its row and as of when that is known.
 
-    That is the highest csn as of which it compared, and the release of the cut that it read.
+    That is the highest csn as of which it compared, and the release of the cut that it read. The table has the name
+    that it had then.
     """
-    as_of = dict[str, tuple[int, int]]()
+    as_of = list[tuple[dict[str, Any], tuple[int, int]]]()
     for row in newest_results(paths, DECIDED):
         if row["verdict"] == DIFFERENT and row["kind"] != DOCUMENTS:
             cut = newest_cut(paths, "release", f"cut_id = {row['cut_id']}")
             csn = min(row["source_position"], row["valid_through"])
-            as_of[row["table"]] = csn, ANY if cut is None else cut["release"]
+            as_of.append((row, (csn, ANY if cut is None else cut["release"])))
     return as_of
 
 

@@ -4,12 +4,12 @@ Those about one transaction (`OF_TRANSACTION`) are identified by the transaction
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config import names
-from txloom.quality.findings import ADDED, NEEDS_SNAPSHOT, OF_TRANSACTION, Finding
+from txloom.quality.findings import ADDED, DROPPED, NEEDS_SNAPSHOT, OF_TRANSACTION, Finding
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.paths import TablePaths
@@ -17,12 +17,12 @@ from txloom.storage.system_tables import FINDINGS
 
 LOG = logging.getLogger(__name__)
 
+BACK = "inserts have it again"
+"""Why the finding of a dropped column is closed: inserts have the column again."""
 _STATE_COLUMNS = f"case when code in ({text_list(sorted(OF_TRANSACTION))}) then"
 _NAME = f'code, "table", "column", {_STATE_COLUMNS} xid end, {_STATE_COLUMNS} since_csn end'
-NEWEST = (
-    f"select * from (select *, row_number() over (partition by {_NAME} order by at desc) as n from t)"
-    " where n = 1 and status = 'open' order by since_csn, code, \"table\""
-)
+_LAST = f"select * from (select *, row_number() over (partition by {_NAME} order by at desc) as n from t) where n = 1"
+NEWEST = f"{_LAST} and status = 'open' order by since_csn, code, \"table\""
 Name = tuple[str, str | None, str | None, str | None, int | None]
 
 
@@ -32,16 +32,23 @@ def open_findings(paths: TablePaths) -> list[dict[str, Any]]:
     return [{name: row[name] for name in FINDINGS.names} for row in rows]
 
 
+def closed_with(paths: TablePaths, end: str) -> list[dict[str, Any]]:
+    """Return the closed findings whose evidence ends with some words, as rows of FINDINGS, oldest csn first."""
+    sql = f"{_LAST} and status = 'closed' and ends_with(evidence, {text_literal(end)}) order by since_csn"
+    rows = small_tables.query(paths.table(names.FINDINGS), sql)
+    return [{name: row[name] for name in FINDINGS.names} for row in rows]
+
+
 def ever(paths: TablePaths, code: str) -> list[dict[str, Any]]:
     """Return xid and since_csn of all findings of a code, open or closed."""
     sql = f"select distinct xid, since_csn from t where code = {text_literal(code)}"
     return small_tables.query(paths.table(names.FINDINGS), sql)
 
 
-def closed(paths: TablePaths, code: str, table: str) -> set[str]:
-    """Return the columns of a table for which a finding of this code was ever closed."""
-    condition = f"code = {text_literal(code)} and \"table\" = {text_literal(table)} and status = 'closed'"
-    sql = f'select distinct "column" from t where {condition}'
+def came_back(paths: TablePaths, table: str) -> set[str]:
+    """Return the columns of a table that were dropped and that inserts had again at any time since."""
+    of_table = f"code = {text_literal(DROPPED)} and \"table\" = {text_literal(table)} and status = 'closed'"
+    sql = f'select distinct "column" from t where {of_table} and ends_with(evidence, {text_literal(BACK)})'
     return {row["column"] for row in small_tables.query(paths.table(names.FINDINGS), sql)}
 
 
@@ -57,14 +64,14 @@ def record(
     new: dict[Name, Finding] = {}
     # By their words too, because the order in which they are observed may depend on how the work was cut.
     for each in sorted(observed, key=lambda each: (each.since_csn or 0, each.evidence or "")):
-        new.setdefault(_name(vars(each)), each)
+        new.setdefault(name_of(vars(each)), each)
     if not new:
         return []
     for row in open_findings(paths):
-        again = new.get(_name(row))
+        again = new.get(name_of(row))
         if again is not None and not (again.code == ADDED and (again.since_csn or 0) < row["since_csn"]):
-            del new[_name(row)]
-    _append(paths, [_row(each, run_id, source_format) for each in new.values()])
+            del new[name_of(row)]
+    append(paths, [_row(each, run_id, source_format) for each in new.values()])
     for each in new.values():
         LOG.info(f"{each.severity}: {lines(each, source_format)}")
     return list(new.values())
@@ -74,9 +81,9 @@ def note(paths: TablePaths, harmless: Sequence[Finding], run_id: str) -> None:
     """Append findings that need nothing to be done, each once: they are closed from the start."""
     codes = text_list(sorted({each.code for each in harmless}))
     sql = f'select code, "table", "column", xid, since_csn from t where code in ({codes})'
-    known = {_name(row) for row in small_tables.query(paths.table(names.FINDINGS), sql)} if harmless else set()
-    new = [each for each in harmless if _name(vars(each)) not in known]
-    _append(paths, [_row(each, run_id) | {"status": "closed"} for each in new])
+    known = {name_of(row) for row in small_tables.query(paths.table(names.FINDINGS), sql)} if harmless else set()
+    new = [each for each in harmless if name_of(vars(each)) not in known]
+    append(paths, [_row(each, run_id) | {"status": "closed"} for each in new])
     for each in new:
         LOG.info(f"note: {lines(each)}")
 
@@ -105,7 +112,7 @@ def close(paths: TablePaths, rows: Sequence[dict[str, Any]], run_id: str, why: s
     """Append rows that close open findings; their evidence also says why."""
     now = datetime.now(UTC)
     closing = {"status": "closed", "run_id": run_id, "at": now}
-    _append(paths, [{**row, **closing, "evidence": f"{row['evidence']}; {why}"} for row in rows])
+    append(paths, [{**row, **closing, "evidence": f"{row['evidence']}; {why}"} for row in rows])
 
 
 def needing_snapshot(rows: Iterable[dict[str, Any]]) -> list[str]:
@@ -113,12 +120,14 @@ def needing_snapshot(rows: Iterable[dict[str, Any]]) -> list[str]:
     return sorted({row["table"] or "*" for row in rows if row["needs_snapshot"]})
 
 
-def _append(paths: TablePaths, rows: list[dict[str, Any]]) -> None:
+def append(paths: TablePaths, rows: Sequence[dict[str, Any]]) -> None:
+    """Append rows in one commit; nothing for none."""
     if rows:
         small_tables.append(paths.table(names.FINDINGS), rows, FINDINGS)
 
 
-def _name(row: dict[str, Any]) -> Name:
+def name_of(row: Mapping[str, Any]) -> Name:
+    """Return what identifies a finding: of its rows, the newest one holds."""
     transaction = (row["xid"], row["since_csn"]) if row["code"] in OF_TRANSACTION else (None, None)
     return row["code"], row["table"], row["column"], *transaction
 

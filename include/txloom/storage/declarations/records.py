@@ -59,6 +59,7 @@ class Record:
             with its name in the source in lower case. It is stored with the declaration.
         taken_up: of a settled one, the undeclared columns that its table shows; None if an earlier version wrote the
             record. It is stored with the declaration.
+        run_id: the run that entered it.
     """
 
     table: str
@@ -74,6 +75,7 @@ class Record:
     at: datetime | None = None
     held: Mapping[str, str] = field(default_factory=dict)
     taken_up: Sequence[str] | None = None
+    run_id: str | None = field(default=None, compare=False)
 
     @property
     def pair(self) -> Pair:
@@ -284,6 +286,7 @@ def _record(row: Mapping[str, Any]) -> Record:
         at=row["at"],
         held=held,
         taken_up=taken_up,
+        run_id=row["run_id"],
     )
 
 
