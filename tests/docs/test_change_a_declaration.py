@@ -19,6 +19,7 @@ REFUSED_KEYS = {
     "partition_by": "partition_by",
     "narrower type": "columns.total: found int",
     "earlier rows lack": r"columns.total: found source AMOUNT, expected source_aliases: \[total\] in addition",
+    "key: none": r"tables\[lines\].key: found none, expected \[id\] as before",
     "lacks values": "columns.q: found long in the key, expected a column with a value in every change of lines_changes",
 }
 """By a word of an edit that is refused, what the refusal names."""
@@ -189,6 +190,9 @@ EDITS: dict[str, Edit] = {
         Declared({"orders": ORDERS, "lines": {"id": "long", "o_id": "long"}}),
         (Declared(keys={"lines": "[id, q]"}),),
         same("lines"),
+    ),
+    "a table whose rows were updated or deleted gets `key: none`": Edit(
+        ALL, (Declared(keys={"lines": "none"}),), same("lines")
     ),
     "a table gets another source": Edit(things("APP.ORDERS"), (things("APP.LINES"),), same("things", "lines")),
     "a table gets another name, and keeps its source": Edit(

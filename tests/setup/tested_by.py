@@ -26,6 +26,7 @@ TESTED_BY = {
     "current/row_hashes": "current/test_row_diff",
     "events/debezium/messages": "events/debezium/test_decoder",
     "events/debezium/units": "events/debezium/test_values",
+    "events/rejections": "steps/dead_letters/test_redrive_unknown_tables",
     "events/values/numbers": "events/values/test_columns",
     "events/values/scalars": "events/values/test_columns",
     "quality/checkpoint": "quality/test_conditions",

@@ -98,6 +98,22 @@ def line_of_column(path: str | Path, table: str, column: str) -> tuple[int, str]
     return 1, "tables"
 
 
+def line_of_key(path: str | Path, table: str) -> tuple[int, str]:
+    """Return line and path of the key of a watched table in a file, or of the table where it does not declare one.
+
+    Args:
+        path: the declaration.
+        table: the name of the table.
+    """
+    root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
+    root = None if root is None else expanded(root, str(path))[0]
+    for item in root.members("tables") if root is not None else ():
+        if item.text("name") == table:
+            chosen = item.get("key") or item
+            return chosen.line, chosen.path
+    return 1, "tables"
+
+
 def line_of_target(path: str | Path, kind: str, name: str, key: str) -> tuple[int, str]:
     """Return line and path of a key of a target in a file, or of the target where it has no such key.
 

@@ -110,7 +110,7 @@ class WatchedTables:
             sources = " or ".join(sorted(table.source for table in short))
             raise Poison(rejections.UNKNOWN_TABLE, f"{name} may be {sources}: name it in full")
         if not short and self._ignored is not None and name.upper() not in self._ignored:
-            raise Poison(rejections.UNKNOWN_TABLE, f"{name} is neither watched nor ignored")
+            raise Poison(rejections.UNKNOWN_TABLE, rejections.describe_unknown(name))
         return self._known(short[0], name) if short else None
 
     def _known(self, table: Table, name: str) -> Table:

@@ -58,7 +58,7 @@ class SourceNames:
                 table = self._only(alike, name)
                 return spelled(self.spellings, table.name, table, name)
         if self._ignored is not None and self._ignored_alike.isdisjoint(map(folded, names)):
-            raise Poison(rejections.UNKNOWN_TABLE, f"{names[-1]} is neither watched nor ignored")
+            raise Poison(rejections.UNKNOWN_TABLE, rejections.describe_unknown(names[-1]))
         return None
 
     def counted(self, *names: str) -> Table | None:

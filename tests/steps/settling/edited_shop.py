@@ -24,7 +24,7 @@ LINES = {"id": "long", "o_id": "long", "q": "long"}
 DOCUMENTS = "{name: doc, root: orders, children: [{table: lines, as: items, relation: many, parent_key: [o_id]}]}"
 HEAD = """
 name: shop
-source: {{format: goldengate, transaction_topic: meta, files: {{path: {inbox}}}}}
+source: {{format: goldengate, transaction_topic: meta, unknown_tables: {unknown}, files: {{path: {inbox}}}}}
 completeness: {{rule: counts, patience: {patience}}}
 tables:
 """
@@ -71,10 +71,15 @@ class EditedShop:
         """Write the declaration: columns by table, `name: type` or `name: {type, source}`; targets as YAML.
 
         options: `incomplete` is the setting of the targets. `evolve` names the table that takes up undeclared columns.
-        Every other option is a key of the pipeline, with its value as YAML.
+        `unknown_tables` is the setting of the source. `rule: progress` leaves out the metadata. Every other option is a
+        key of the pipeline, with its value as YAML.
         """
         (self.folder / "inbox").mkdir(exist_ok=True)
-        text = HEAD.format(inbox=self.folder / "inbox", patience=self.patience)
+        unknown = options.pop("unknown_tables", "count")
+        text = HEAD.format(inbox=self.folder / "inbox", patience=self.patience, unknown=unknown)
+        if options.pop("rule", "counts") == "progress":
+            text = text.replace(" transaction_topic: meta,", "")
+            text = text.replace(f"rule: counts, patience: {self.patience}", "rule: progress")
         evolves = options.pop("evolve", None)
         for name, columns in tables.items():
             source = (sources or {}).get(name, f"APP.{name.upper()}")

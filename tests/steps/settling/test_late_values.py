@@ -1,5 +1,6 @@
 """Values of undeclared columns: of transactions released after later ones, and of columns that the source drops."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -224,3 +225,33 @@ def test_a_backfill_finds_no_difference_in_inserts_from_before_a_column_was_ther
         shop.run()
     shop.lake.step(backfill, shop.lake.session, "rebuild")
     assert shop.lake.step(backfill, shop.lake.session, "compare")["changes"] == 0
+
+
+def test_late_rows_complete_every_member_of_an_aggregates_history(tmp_path: Path) -> None:
+    """A document is computed from the root's changes in it as soon as the root's mirror is removed."""
+    shop, both = EditedShop(tmp_path), {"orders": ORDERS, "lines": LINES}
+    documents = "{name: doc, root: orders, children: [{table: lines, as: items, relation: many, parent_key: [o_id]}]}"
+    shop.declare({"orders": ORDERS}, ["{table: orders}"])
+    late = []
+    for number in (1, 2):
+        line = {"id": 10 * number, "o_id": number, "q": number}
+        late += shop.commit(("I", "orders", {"id": number, "total": 1}), ("I", "lines", line), late=["lines"])["lines"]
+    shop.run()
+    shop.declare(both, MIRRORS, [documents])
+    patience = shop.lake.pipeline.completeness.model_copy(update={"patience": timedelta(microseconds=1)})
+    shop.lake.pipeline = shop.lake.pipeline.model_copy(update={"completeness": patience})
+    shop.run()
+    shop.run()
+    assert {state.newest.status for pair, state in shop.states_of().items() if pair[0] == "doc_stream"} == {
+        "incomplete"
+    }
+    shop.send("lines", late[0])
+    shop.run()
+    assert shop.shown("doc_current") is None
+    shop.send("lines", late[1])
+    shop.run()
+    assert {(state.newest.status, state.newest.since_csn) for state in shop.states_of().values()} == {("complete", 0)}
+    shop.declare(both, ["{table: lines}"], [documents])
+    shop.run()
+    assert shop.shown("doc_current") == shop.documents()
+    assert [each for each in open_findings(shop.lake.paths) if each["code"] == INCOMPLETE] == []

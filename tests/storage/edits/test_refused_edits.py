@@ -10,7 +10,9 @@ from deltalake import DeltaTable
 from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
 from txloom.cli import main
 from txloom.errors import ConfigurationError
+from txloom.quality.findings import INCOMPLETE
 from txloom.steps.declarations.declare import declare
+from txloom.storage.checks.findings import open_findings
 from txloom.storage.declarations import records
 from txloom.storage.edits.refused_edits import messages_of, refused_edits
 
@@ -189,3 +191,50 @@ def test_a_table_that_gets_another_source_gets_another_key_at_once(tmp_path: Pat
     shop.orders(3)
     shop.run()
     assert shop.shown("lines") == shop.source("orders")
+
+
+NO_KEY = {"lines": "none"}
+
+
+@pytest.mark.parametrize("change", [("U", "lines", {"id": 10, "o_id": 1, "q": 9}), ("D", "lines", 10)])
+@pytest.mark.parametrize("cleaned", [False, True], ids=["in history", "in messages"])
+def test_a_key_is_not_given_up_where_rows_were_changed(
+    tmp_path: Path, change: tuple[str, str, dict[str, int] | int], *, cleaned: bool
+) -> None:
+    shop = filled(tmp_path, LINES, MIRRORS, [])
+    if cleaned:
+        shop.declare({"orders": ORDERS}, ["{table: orders}"])
+    shop.commit(change)
+    shop.run()
+    shop.declare(ALL, MIRRORS, keys=NO_KEY)
+    where = "messages have" if cleaned else "lines_changes has"
+    assert refusal(shop) == (
+        f"{tmp_path / 'shop.yaml'}:7: tables[1].key: found none, expected [id] as before. {where} updates or deletes "
+        "of rows, but a table without a key takes inserts only. If the source only inserts rows from now on, give the "
+        "target another history: the table then needs a snapshot (jobs/load_snapshot.py)."
+    )
+    with pytest.raises(ConfigurationError):
+        shop.run()
+    shop.declare(ALL, ["{table: orders}", "{table: lines, history: lines_log}"], keys=NO_KEY)
+    assert not refusal(shop)
+    shop.run()
+    assert shop.shown("lines") is None
+    (says,) = (each["evidence"] for each in open_findings(shop.lake.paths) if each["code"] == INCOMPLETE)
+    assert "messages are not kept any more, or cannot be read" in says
+    shop.load("lines")
+    assert shop.shown("lines") == shop.source("lines")
+    assert not open_findings(shop.lake.paths)
+
+
+def test_a_key_is_given_up_where_rows_were_only_inserted(tmp_path: Path) -> None:
+    shop = filled(tmp_path, LINES, MIRRORS, [])
+    shop.declare(ALL, MIRRORS, keys=NO_KEY)
+    assert not refusal(shop)
+    shop.run()
+    shop.orders(3)
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+    shop.declare(ALL, MIRRORS)
+    shop.commit(("U", "lines", {"id": 10, "o_id": 1, "q": 9}))
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")

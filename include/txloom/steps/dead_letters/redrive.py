@@ -2,11 +2,11 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +40,9 @@ def redrive(step: Step, selection: Selection) -> Counts:
 
     Of a transaction all events that were ever landed are landed again, with the newest of its metadata, decoded as
     declared now; several transactions with one id in landings one after the other. The next buffer_transactions
-    releases what is whole, and gives up the rest at once. A repeated call changes no table of rows more.
+    releases what is whole, and gives up the rest at once. Poison of a transaction that was released without it is
+    landed as a late row: histories take it if its table was declared later. A repeated call changes no table of rows
+    more.
 
     Args:
         step: the pipeline, its tables and the run.
@@ -66,7 +68,7 @@ def redrive(step: Step, selection: Selection) -> Counts:
         again = LandingPlan(number, datetime.now(UTC), ())
         planned = {"landing": number, "run_id": step.run_id, "at": again.at, "topic": open_letters.REDRIVE}
         landing_plan.write_plan(paths, number, [planned])
-        landing_tables.land_again(turn, again, paths)
+        landing_tables.land_again(turn, again, paths, _find_late(paths, turn, ids))
         close(step, again)
     landings = {"landing": first, "last_landing": first + len(turns) - 1}
     return {"transactions": len(ids), "events": events.num_rows, **landings}
@@ -121,6 +123,16 @@ def _in_turns(events: pa.Table) -> list[pa.Table]:
         return [events]
     turn = pa.array(reused_ids.turns(events.select(reused_ids.COLUMNS).to_pylist()))
     return [events.filter(pc.equal(turn, pa.scalar(each))) for each in range(pc.max(turn).as_py() + 1)]
+
+
+def _find_late(paths: TablePaths, events: pa.Table, chosen: Collection[str]) -> set[str]:
+    """Return the ids of transactions that were released without some of the events; chosen: those that are redriven."""
+    by_id = dict[str, list[dict[str, Any]]]()
+    for row in events.select(reused_ids.COLUMNS).to_pylist():
+        if row["kind"] in ("row", "metadata") and row["transaction_id"] not in chosen:
+            by_id.setdefault(row["transaction_id"], []).append(row)
+    ends = dict(sorted(open_letters.released(paths, sorted(by_id))))
+    return {each for each, end in ends.items() if not reused_ids.is_behind(by_id[each], end)}
 
 
 def _with_their_poison(paths: TablePaths, ids: Sequence[str], poison: pa.Table) -> tuple[list[str], pa.Table]:

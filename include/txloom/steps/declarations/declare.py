@@ -95,7 +95,9 @@ def declare_redecoded(declared: Declared, pipeline: Pipeline, paths: TablePaths,
 def declare_rows_of_before(pipeline: Pipeline, paths: TablePaths, run_id: str, tables: Collection[str]) -> int:
     """Record that rows came for transactions which were released before their tables were declared as they are now.
 
-    A repeated call records nothing until a merge has taken them. Return the number of the newest record.
+    A transaction is missing in an aggregate's history for all members if it lacks rows of one. So the other members
+    that lack changes are recorded too. A repeated call records nothing until a merge has taken the rows. Return the
+    number of the newest record.
 
     Args:
         pipeline: the declaration.
@@ -104,11 +106,13 @@ def declare_rows_of_before(pipeline: Pipeline, paths: TablePaths, run_id: str, t
         tables: the tables of the rows.
     """
     states = r.states(r.read(paths))
-    pairs = [pair for pair in sorted(r.declared_pairs(pipeline)) if pair[1] in tables and pair in states]
+    declared = [pair for pair in sorted(r.declared_pairs(pipeline)) if pair in states]
+    histories = {history for history, member in declared if member in tables}
     new = [
         replace(states[pair].newest, status=r.DECLARED, reason=r.ROWS_OF_BEFORE, missing=None)
-        for pair in pairs
+        for pair in declared
         if states[pair].newest.reason != r.ROWS_OF_BEFORE
+        and (pair[1] in tables or (pair[0] in histories and states[pair].lacks_changes))
     ]
     r.append(paths, new, run_id)
     return r.newest_number(r.read(paths))

@@ -53,9 +53,12 @@ def source_of(paths: TablePaths, states: dict[Pair, State], need: Need) -> Pair 
     """Return the first other history that has every row which a mirror's history needs; None for none.
 
     Rows of an aggregate's history, which has its members side by side, are not copied. Nor are rows made again for a
-    column that their table took up: the other history may lack its values too.
+    column that their table took up, or because rows came for transactions of before: the other history may lack these
+    too.
     """
     content = states[need.pair].newest.declaration
+    if any(each.reason == r.ROWS_OF_BEFORE for each in states[need.pair].since):
+        return None
     if need.replaces or "field" in content or need.values.keys() - content["columns"].keys():
         return None
     for pair, state in sorted(states.items()):

@@ -14,7 +14,7 @@ from txloom.steps.settling import copying, remake
 from txloom.steps.settling.computed import compare
 from txloom.steps.settling.need import Need
 from txloom.steps.settling.remake import Missing
-from txloom.steps.settling.settle import completed_by_rows, needs_of, settled_by, taken_up_since
+from txloom.steps.settling.settle import completed_by_rows, needs_of, redriven_since, settled_by, taken_up_since
 from txloom.storage.buffer.newest_batch import BufferState, buffer_state
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import completing_loads, feeding, incomplete_tables
@@ -92,6 +92,7 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     full, declared = effective_pipeline(pipeline, paths), r.declared_pairs(pipeline)
     following = watched_content(pipeline)
     entered += _numbered(taken_up_since(paths, full, r.states(entered), seen.release), entered)
+    entered += _numbered(redriven_since(full, paths, r.states(entered)), entered)
     states = r.states(entered)
     needs = needs_of(paths, full, states, r.unsettled(states, declared), following)
     made = _copied(full, paths, states, needs.values())
@@ -180,13 +181,13 @@ def _from_messages(scope: Scope, needs: Sequence[Need]) -> dict[Pair, Made]:
         fates = rebuilt.outcomes.to_pylist()
         transactions += sum(row["fate"] == REBUILT for row in fates)
         outcomes += [row for row in fates if row["fate"] != REBUILT]
-    targets = {target.name: target for target in scope.histories}
+    targets, rejected = {target.name: target for target in scope.histories}, remake.rejected_in(scope, outcomes)
     return {
         need.pair: Made(
             rows[need.pair[0]],
             transactions=transactions,
             renamed={} if need.replaces else need.renamed,
-            missing=remake.missing_of(scope, need, targets[need.pair[0]], outcomes),
+            missing=remake.missing_of(scope, need, targets[need.pair[0]], outcomes, rejected),
         )
         for need in needs
     }

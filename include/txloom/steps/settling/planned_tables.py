@@ -191,6 +191,8 @@ class _Plans:
         if lacking and {*lacking} <= {*self.expected.waiting}:
             patience = show_duration(self.pipeline.completeness.patience)
             return f"the missing messages arrive or, if they do not arrive within {patience}, a snapshot is loaded"
+        if lacking and all(self._made_of(each).missing.are_rejected for each in lacking):
+            return "their dead letters are redriven, or a snapshot is loaded"
         return "the next date is landed" if kept_columns.is_full(self.pipeline) else "a snapshot is loaded"
 
     def _feeding(self, target: _Target) -> int:
@@ -214,7 +216,7 @@ class _Plans:
         if not made.missing.transactions:
             return
         source = feeding(self.pipeline)[member][0]
-        if made.missing.may_come:
+        if made.missing.may_come or made.missing.are_rejected:
             yield f"waits: {made.missing}"
         elif source == history or member in self.expected.incomplete:
             needed = "the next full extract" if kept_columns.is_full(self.pipeline) else "a snapshot"

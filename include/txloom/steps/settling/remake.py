@@ -1,7 +1,7 @@
 """Make rows of histories again: out of other histories that have them, else out of landed messages."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,6 +9,8 @@ from typing import Any
 from txloom.config import names
 from txloom.config.contents import Content
 from txloom.config.models.pipeline import Pipeline
+from txloom.events import formats
+from txloom.events.rejections import UNKNOWN_TABLE
 from txloom.steps.backfill.apply import correct_history
 from txloom.steps.backfill.compare import counts_of, refuse_repeated
 from txloom.steps.backfill.rebuild import rebuild_histories
@@ -23,6 +25,7 @@ from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations.records import WAITING, Pair, Record
 from txloom.storage.declarations.records import states as states_of
 from txloom.storage.declarations.redeclared import declared_over
+from txloom.storage.declarations.source_samples import find_rejected, read_rejected
 from txloom.storage.declarations.undecided import Undecided
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
@@ -32,6 +35,10 @@ from txloom.storage.snapshots import kept_columns
 from txloom.storage.targets import schemas, shadow_tables
 
 LOG = logging.getLogger(__name__)
+REJECTED = f'rows are dead letters with the cause "{UNKNOWN_TABLE}": redrive these'
+"""What is missing if a redrive may bring it."""
+KINDS = ("may_come", "are_rejected", "is_undeclared")
+"""What holds of missing transactions if it holds of all of them."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class Missing:
         first_csn: the lowest of their csns.
         last_csn: the highest of their csns.
         may_come: whether all that is missing of them are messages that have not arrived yet.
+        are_rejected: whether a redrive may bring all that is missing of them: open dead letters have rows of the table,
+            because it was not declared when they came.
         from_history: whether the rows that were made came from another history.
         is_undeclared: whether extracts of dates had what is missing, and it was not kept because it was not declared.
     """
@@ -51,6 +60,7 @@ class Missing:
     first_csn: int = 0
     last_csn: int = 0
     may_come: bool = False
+    are_rejected: bool = False
     from_history: bool = False
     is_undeclared: bool = False
 
@@ -59,14 +69,16 @@ class Missing:
         if not (self.transactions and other.transactions):
             return self if self.transactions else other
         first, last = min(self.first_csn, other.first_csn), max(self.last_csn, other.last_csn)
-        may_come, is_undeclared = self.may_come and other.may_come, self.is_undeclared and other.is_undeclared
-        return Missing(self.transactions + other.transactions, first, last, may_come, is_undeclared=is_undeclared)
+        kinds = {each: getattr(self, each) and getattr(other, each) for each in KINDS}
+        return Missing(self.transactions + other.transactions, first, last, **kinds)
 
     def __str__(self) -> str:
         """Return what is missing in words."""
         if not self.transactions:
             return "nothing"
         what = "rows have not arrived yet" if self.may_come else "messages are not kept any more, or cannot be read"
+        if self.are_rejected:
+            what = REJECTED
         if self.is_undeclared:
             what = "tables and columns that were not declared yet were not kept"
         between = f"csn {self.first_csn} to {self.last_csn}"
@@ -98,12 +110,13 @@ def remake(
     shadow_tables.note_edit(step.paths, step.run_id, "rebuilding", tables)
     rebuild_histories(step.session, scope)
     outcomes = _outcomes(scope)
+    rejected = rejected_in(scope, outcomes)
     states, by_history = states_of(known), dict[str, list[Need]]()
     for need in left:
         by_history.setdefault(need.pair[0], []).append(need)
     for target in scope.histories:
         if of_history := by_history.get(target.name):
-            missing = {need.pair: missing_of(scope, need, target, outcomes) for need in of_history}
+            missing = {need.pair: missing_of(scope, need, target, outcomes, rejected) for need in of_history}
             made |= missing
             if not (replaced := [need for need in of_history if need.replaces]):
                 is_compared = _write(step, scope, target)
@@ -185,7 +198,19 @@ def _outcomes(scope: Scope) -> list[dict[str, Any]]:
     return small_tables.query(path, f"select * from t where {STAY}")
 
 
-def missing_of(scope: Scope, need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]]) -> Missing:
+def rejected_in(scope: Scope, outcomes: Iterable[Mapping[str, Any]]) -> Collection[str]:
+    """Return the tables whose missing rows may be dead letters, because they were not declared when rows came.
+
+    Args:
+        scope: the rebuild.
+        outcomes: the transactions that could not be made again.
+    """
+    return find_rejected(scope.pipeline, scope.paths) if any(row["fate"] == SHORT for row in outcomes) else ()
+
+
+def missing_of(
+    scope: Scope, need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]], rejected: Collection[str]
+) -> Missing:
     """Return what a history's member lacks: transactions, and rows that nobody watched before they were removed.
 
     Args:
@@ -193,11 +218,12 @@ def missing_of(scope: Scope, need: Need, target: Target, outcomes: Sequence[Mapp
         need: what the member needs.
         target: the history.
         outcomes: the transactions that could not be made again.
+        rejected: as `rejected_in` returns them.
     """
-    return _lacking(need, target, outcomes) | _removed(scope, need)
+    return _lacking(need, target, outcomes, rejected) | _removed(scope, need) | _rejected(scope, need)
 
 
-def _lacking(need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]]) -> Missing:
+def _lacking(need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]], rejected: Collection[str]) -> Missing:
     """Return what a history's member lacks: of a document's history, transactions of which some member is not there."""
     lacking = [
         row
@@ -208,8 +234,10 @@ def _lacking(need: Need, target: Target, outcomes: Sequence[Mapping[str, Any]]) 
     if not lacking:
         return Missing()
     csns = [row["csn"] for row in lacking]
-    may_come = all(row["fate"] == SHORT for row in lacking)
-    return Missing(len({(row["xid"], row["csn"]) for row in lacking}), min(csns), max(csns), may_come)
+    are_short = all(row["fate"] == SHORT for row in lacking)
+    are_rejected = are_short and any({*(row["tables"] or ())} & {*target.members} & {*rejected} for row in lacking)
+    number = len({(row["xid"], row["csn"]) for row in lacking})
+    return Missing(number, min(csns), max(csns), are_short and not are_rejected, are_rejected)
 
 
 def _removed(scope: Scope, need: Need) -> Missing:
@@ -227,6 +255,22 @@ def _removed(scope: Scope, need: Need) -> Missing:
         return Missing()
     csns = [row["csn"] for row in rows]
     return Missing(len({row["transaction_id"] for row in rows}), min(csns), max(csns))
+
+
+def _rejected(scope: Scope, need: Need) -> Missing:
+    """Return the transactions of a table's rows that are dead letters, because nobody watched the table when they came.
+
+    Where metadata counts rows, their transactions are found by these counts. An ordered source's rows cannot be decoded
+    without their transaction, so that no redrive brings them into one that was released.
+    """
+    counts = scope.pipeline.completeness.rule == "counts"
+    if counts or scope.redeclared is None or not (need.everything or need.gap is not None):
+        return Missing()
+    if not (rejected := read_rejected(scope.pipeline, scope.paths, need.pair[1])):
+        return Missing()
+    csns = [csn for _, csn in rejected]
+    number = len({name for name, _ in rejected})
+    return Missing(number, min(csns), max(csns), are_rejected=not formats.is_ordered(scope.pipeline))
 
 
 def _find_fields(pipeline: Pipeline, history: str) -> list[str]:

@@ -26,6 +26,7 @@ from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import current_tables_of, feeding
 from txloom.storage.declarations.loaded import completed_by
 from txloom.storage.declarations.records import Pair, Record, State
+from txloom.storage.declarations.source_samples import find_rejected
 from txloom.storage.declarations.undeclared_columns import Adopted, adopted
 from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
@@ -46,8 +47,10 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
     """
     paths, known = step.paths, r.read(step.paths)
     declared = r.declared_pairs(pipeline)
-    if taken_up := taken_up_since(paths, pipeline, r.states(known), seen.release):
-        r.append(paths, taken_up, step.run_id)
+    reopened = taken_up_since(paths, pipeline, r.states(known), seen.release)
+    reopened += redriven_since(pipeline, paths, r.states(known))
+    if reopened:
+        r.append(paths, reopened, step.run_id)
         known = r.read(paths)
     states = r.states(known)
     open_pairs = r.unsettled(states, declared)
@@ -142,6 +145,28 @@ def taken_up_since(paths: TablePaths, pipeline: Pipeline, states: Mapping[Pair, 
         replace(state.newest, status=r.DECLARED, release=release, reason=r.TAKEN_UP, missing=None)
         for state in complete
         if values_before(paths, state, _shown(pipeline, state, columns))
+    ]
+
+
+def redriven_since(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State]) -> list[Record]:
+    """Return records of members that lacked rows because they were dead letters, and no such one is open any more.
+
+    Nothing is written.
+
+    Args:
+        pipeline: the declaration with columns that tables took up.
+        paths: the tables of the pipeline.
+        states: of each history's member.
+    """
+    declared = [pair for pair in sorted(r.declared_pairs(pipeline)) if pair in states]
+    known = ((pair, states[pair]) for pair in declared)
+    lacking = [pair for pair, state in known if state.is_lacking and remake.REJECTED in (state.newest.missing or "")]
+    rejected = find_rejected(pipeline, paths) if lacking else ()
+    members = {pair: {name for history, name in declared if history == pair[0]} for pair in lacking}
+    return [
+        replace(states[pair].newest, status=r.DECLARED, reason=r.ROWS_OF_BEFORE, missing=None)
+        for pair in lacking
+        if not members[pair] & {*rejected}
     ]
 
 

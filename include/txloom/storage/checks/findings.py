@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config import names
-from txloom.quality.findings import ADDED, DROPPED, NEEDS_SNAPSHOT, OF_TRANSACTION, Finding
+from txloom.quality.findings import ADDED, DROPPED, INCOMPLETE, NEEDS_SNAPSHOT, OF_TRANSACTION, Finding
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.paths import TablePaths
@@ -58,8 +58,14 @@ def record(
     """Append findings that are not open yet, of each the earliest, and print them to the log; return those.
 
     A column that the source added is appended again when a lower csn has it: a transaction that waited is released
-    after later ones. source_format: the format of the source, so that the hints fit its producer. A repeated call
+    after later ones. An incomplete history is appended again when it lacks other changes than before. A repeated call
     appends nothing.
+
+    Args:
+        paths: the tables of the pipeline.
+        observed: the findings.
+        run_id: the run.
+        source_format: the format of the source, so that the hints fit its producer.
     """
     new: dict[Name, Finding] = {}
     # By their words too, because the order in which they are observed may depend on how the work was cut.
@@ -69,12 +75,19 @@ def record(
         return []
     for row in open_findings(paths):
         again = new.get(name_of(row))
-        if again is not None and not (again.code == ADDED and (again.since_csn or 0) < row["since_csn"]):
+        if again is not None and not _is_news(again, row):
             del new[name_of(row)]
     append(paths, [_row(each, run_id, source_format) for each in new.values()])
     for each in new.values():
         LOG.info(f"{each.severity}: {lines(each, source_format)}")
     return list(new.values())
+
+
+def _is_news(finding: Finding, row: dict[str, Any]) -> bool:
+    """Return whether a finding says more than an open one; row: the open one."""
+    if finding.code == INCOMPLETE:
+        return bool(finding.evidence != row["evidence"])
+    return finding.code == ADDED and (finding.since_csn or 0) < row["since_csn"]
 
 
 def note(paths: TablePaths, harmless: Sequence[Finding], run_id: str) -> None:

@@ -5,16 +5,26 @@ from typing import Any
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeforeHistory
+from txloom.events.rejections import UNKNOWN_TABLE
 from txloom.quality import findings as f
 from txloom.storage.declarations import marks
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.loaded import completed_by
 from txloom.storage.declarations.records import Pair, State
+from txloom.storage.declarations.source_samples import find_rejected
 from txloom.storage.landing import loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable, row_tables
+
+REDRIVE_HINT = (
+    f'Dead letters with the cause "{UNKNOWN_TABLE}" have rows of this table, because they came before it was declared. '
+    "Redrive these dead letters (the pipeline's dead letters DAG, or jobs/redrive.py). The next cycle takes the rows. "
+    "If no row is missing then, it shows the table and closes this finding. If you dismissed some of the dead letters, "
+    "load a snapshot of the table (jobs/load_snapshot.py)."
+)
+"""The hint of an incomplete history of which dead letters have rows."""
 
 
 def incomplete_tables(pipeline: Pipeline, states: Mapping[Pair, State]) -> list[str]:
@@ -84,7 +94,10 @@ def completing_loads(
 def with_present_hints(
     pipeline: Pipeline, paths: TablePaths, findings: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return open findings; if a loaded snapshot will complete a history, the hint says that no action is needed.
+    """Return open findings; the hint of an incomplete history says what completes it now.
+
+    If a loaded snapshot will complete the history, no action is needed. If open dead letters have rows of the table,
+    because it was not declared when they came, these are redriven.
 
     Args:
         pipeline: the declaration.
@@ -99,8 +112,9 @@ def with_present_hints(
     def hint(csn: int) -> dict[str, str]:
         return {"hint": f"No action is needed: the table is complete, and this finding closes, when {awaited(csn)}."}
 
-    of_load = {row["table"]: hint(loads[row["table"]]) for row in findings if row["table"] in loads}
-    return [row | (of_load.get(row["table"], {}) if row["code"] == f.INCOMPLETE else {}) for row in findings]
+    hints = {table: {"hint": REDRIVE_HINT} for table in find_rejected(pipeline, paths)}
+    hints |= {row["table"]: hint(loads[row["table"]]) for row in findings if row["table"] in loads}
+    return [row | (hints.get(row["table"], {}) if row["code"] == f.INCOMPLETE else {}) for row in findings]
 
 
 def refuse_incomplete(states: Mapping[Pair, State], read_tables: Iterable[RowTable], csn: int) -> None:

@@ -131,6 +131,11 @@ class State:
         return self.newest.status == COMPLETE
 
     @property
+    def lacks_changes(self) -> bool:
+        """Return whether a merge settled it without every change, also if a snapshot replaced the missing ones."""
+        return self.newest.status in SETTLED and (not self.is_complete or self.newest.since_csn > 0)
+
+    @property
     def basis(self) -> int:
         """Return the number of the record by which tables that are computed from it were last to be computed again."""
         return (self.settled.basis or 0) if self.settled is not None else 0

@@ -6,14 +6,17 @@ from typing import Any
 import pyarrow as pa
 
 from txloom.config.models.pipeline import Pipeline, Table
-from txloom.events import formats
+from txloom.events import formats, rejections
 from txloom.events.formats import SourceDecoder
 from txloom.events.source_names import folded
-from txloom.storage.dead_letters.open_letters import MESSAGE
+from txloom.storage.dead_letters.open_letters import MESSAGE, open_dead_letters
 from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.paths import TablePaths
 
 IN_ORDER = 'order by value is null, landing, "row"'
+OF_UNKNOWN = f"cause = {text_literal(rejections.UNKNOWN_TABLE)} and detail is not null"
+"""Dead letters with rows of tables that were not declared."""
 
 
 def source_samples(paths: TablePaths, where: str = "true") -> pa.Table:
@@ -50,6 +53,56 @@ def watched_sources(pipeline: Pipeline, samples: pa.Table, spellings: dict[str, 
         if table is not None:
             watched.setdefault(name, table)
     return watched
+
+
+def find_rejected(pipeline: Pipeline, paths: TablePaths) -> set[str]:
+    """Return the declared tables of which open dead letters have rows, because they were not declared when rows came.
+
+    Args:
+        pipeline: the declaration.
+        paths: where the tables are.
+    """
+    return {*_rejected(pipeline, paths).values()}
+
+
+def _rejected(pipeline: Pipeline, paths: TablePaths) -> dict[str, str]:
+    """Return, by the detail of open dead letters of unknown tables, the table that is declared for their rows now."""
+    if pipeline.source.format == "snapshots":
+        return {}
+    tables = dict[str, str]()
+    for row in open_dead_letters(paths, "distinct detail", f"where {OF_UNKNOWN}").to_pylist():
+        name = rejections.name_of_unknown(row["detail"])
+        table = None if name is None else _named_when_unread(pipeline, {"source_table": name})
+        tables |= {} if table is None else {row["detail"]: table}
+    return tables
+
+
+def read_rejected(pipeline: Pipeline, paths: TablePaths, table: str) -> list[tuple[str | None, int]]:
+    """Return the rows that open dead letters have of a table, because it was not declared when they came.
+
+    Args:
+        pipeline: the declaration.
+        paths: where the tables are.
+        table: the name of the table.
+
+    Returns:
+        the transaction and the csn of each row; None and 0 where they are not known.
+    """
+    details = [detail for detail, name in _rejected(pipeline, paths).items() if name == table]
+    if not details:
+        return []
+    where = f"where {OF_UNKNOWN} and detail in ({text_list(details)})"
+    letters = open_dead_letters(paths, f"{MESSAGE}, xid, csn", where)
+    if formats.is_ordered(pipeline):
+        rows = letters.select(["xid", "csn"]).to_pylist()
+        return [(row["xid"], row["csn"] or 0) for row in rows]
+    decoder, rejected = SourceDecoder(pipeline), list[tuple[str | None, int]]()
+    for row in letters.to_pylist():
+        headers = None if row["headers"] is None else [dict(row["headers"])]
+        if row["value"] is not None:
+            events = decoder.decode(row["topic"], [row["value"].encode()], headers).to_pylist()
+            rejected += [(event["transaction_id"], event["csn"] or 0) for event in events]
+    return rejected
 
 
 def _decoded(decoder: SourceDecoder, row: dict[str, Any]) -> str | None:

@@ -18,6 +18,9 @@ from txloom.storage.delta.sql import sql_name, text_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 
+CHANGED = ("U", "D")
+"""The operations that change a row which is there."""
+
 
 @dataclass(frozen=True)
 class Lost:
@@ -69,6 +72,23 @@ class HeldMember:
         return bool(
             small_tables.query(paths.table(self.history), f"select 1 as n from {changes} where {where} limit 1")
         )
+
+    def find_changed_rows(self, paths: TablePaths) -> str | None:
+        """Describe which of the history and the kept messages has updates or deletes of rows; None: neither has any."""
+        changes, head = self._changes
+        changed = f"op in ({text_list(CHANGED)})"
+        if small_tables.query(
+            paths.table(self.history), f"select 1 as n from {changes} where {head}_txloom_{changed} limit 1"
+        ):
+            return f"{self.history} has"
+        settled = self.state.settled if self.state is not None else None
+        if self.state is None or settled is None:
+            return None
+        source = text_literal(settled.declaration["source"])
+        of_table = f'("table" in ({text_list(sorted(self.state.names))}) or source_table = {source})'
+        kept = f"kind = 'row' and value is not null and {changed} and {of_table}"
+        is_kept = small_tables.query(paths.change_events, f"select 1 as n from t where {kept} limit 1")
+        return "messages have" if is_kept else None
 
     def find_lost(self, paths: TablePaths, table: Table, column: Column) -> Lost | None:
         """Return the values that a column would lose because its names in the source were edited; None: it loses none.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from txloom.config.contents import table_content
-from txloom.config.load import line_of_column, line_of_target, locate
+from txloom.config.load import line_of_column, line_of_key, line_of_target, locate
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.config.problems import Problem
 from txloom.errors import ConfigurationError
@@ -20,6 +20,8 @@ from txloom.storage.targets.row_tables import partition_columns, row_tables
 
 TABLES = "tables"
 """The key of a declaration with the watched tables."""
+KEY = "key"
+"""The kind of a refused edit of a watched table's key."""
 REBUILT = (
     "After the move, the next cycle rebuilds the rows from the messages that are still kept. A table needs a snapshot "
     "if some of its messages are gone."
@@ -32,9 +34,9 @@ class RefusedEdit:
     """An edit that the next cycle refuses.
 
     Args:
-        kind: `mirrors` or `aggregates`; `tables` where a column was edited.
+        kind: `mirrors` or `aggregates`; `tables` where a column was edited; `key` where the key of a table was.
         target: the table of the mirror, the name of the aggregate, or the watched table.
-        key: of the target, what was edited; of a watched table, the column.
+        key: of the target, what was edited; of a watched table, the column, or `key`.
         value: what it says.
         expected: what it may say.
         hint: the way out.
@@ -50,12 +52,16 @@ class RefusedEdit:
     @property
     def path(self) -> str:
         """Return where it is in a declaration."""
+        if self.kind == KEY:
+            return f"{TABLES}[{self.target}].{KEY}"
         if self.kind == TABLES:
             return f"{TABLES}[{self.target}].columns.{self.key}"
         return f"targets.{self.kind}[{self.target}].{self.key}"
 
     def locate(self, file: Path) -> tuple[int, str]:
         """Return line and path in the file of a declaration."""
+        if self.kind == KEY:
+            return line_of_key(file, self.target)
         if self.kind == TABLES:
             return line_of_column(file, self.target, self.key)
         return line_of_target(file, self.kind, self.target, self.key)
@@ -95,7 +101,7 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
     for table in pipeline.tables:
         members = [*find_members(pipeline, paths, states, table)]
         others += [*_find_other_types(table, members), *_find_empty_keys(paths, table, members)]
-        others += _find_lost_values(pipeline, paths, table, members)
+        others += [*_find_lost_keys(paths, table, members), *_find_lost_values(pipeline, paths, table, members)]
     return others
 
 
@@ -200,6 +206,29 @@ def _find_empty_keys(paths: TablePaths, table: Table, members: Sequence[HeldMemb
                     "cycle has taken its values from messages. Or give the target another history."
                 )
                 yield RefusedEdit(TABLES, table.name, column.name, f"{column.type} in the key", expected, hint)
+
+
+def _find_lost_keys(paths: TablePaths, table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
+    """Yield `key: none` of a table that had a key, if rows of it were updated or deleted.
+
+    A table without a key takes inserts only, so the cycle can follow the edit only if there is nothing else.
+    """
+    for member in members:
+        before = member.state.settled if member.state is not None else None
+        if (
+            table.key
+            or before is None
+            or not r.has_other_key(before, replace(before, declaration=table_content(table)))
+        ):
+            continue
+        if (where := member.find_changed_rows(paths)) is not None:
+            expected = f"[{', '.join(before.declaration['key'])}] as before"
+            hint = (
+                f"{where} updates or deletes of rows, but a table without a key takes inserts only. If the source only "
+                "inserts rows from now on, give the target another history: the table then needs a snapshot "
+                "(jobs/load_snapshot.py)."
+            )
+            yield RefusedEdit(KEY, table.name, KEY, "none", expected, hint)
 
 
 def _find_lost_values(

@@ -1,6 +1,7 @@
 """The rows of change_events that a landing writes: decoded events, each with the position that it came from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,6 @@ def with_compact_events(
     events: pa.Table,
     landing: LandingPlan,
     *,
-    reopen: bool = False,
     redecoded: bool = False,
     known: np.ndarray | None = None,
 ) -> pa.Table:
@@ -164,11 +164,24 @@ def with_compact_events(
     Args:
         events: rows of change_events.
         landing: their landing.
-        reopen: whether their transactions are to be decided again.
         redecoded: whether they replace what the buffer holds of their transactions.
         known: transactions that were finished before these events came, see `packed`.
     """
-    return _with_packed(events, landing, packed(events, reopen=reopen, redecoded=redecoded, known=known))
+    return _with_packed(events, landing, packed(events, redecoded=redecoded, known=known))
+
+
+def with_reopened(events: pa.Table, landing: LandingPlan, late: Collection[str], known: np.ndarray) -> pa.Table:
+    """Add the compact events to rows of a redrive, whose transactions are decided again.
+
+    Args:
+        events: rows of change_events.
+        landing: their landing.
+        late: ids of transactions that stay as they were released; their rows are late.
+        known: those of `late` that the buffer may have forgotten, see `packed`.
+    """
+    is_late = pc.is_in(events.column("transaction_id"), pa.array(sorted(late), pa.string()))
+    reopened = packed(events.filter(pc.invert(is_late)), reopen=True)
+    return _with_packed(events, landing, chain(reopened, packed(events.filter(is_late), known=known)))
 
 
 def with_counted_rows(events: pa.Table, landing: LandingPlan) -> pa.Table:

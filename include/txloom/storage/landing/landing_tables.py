@@ -1,18 +1,19 @@
 """The rows that a landing writes: its events, its poison and its clock row; and which landings are finished."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.storage.buffer.finished_transactions import finished_before
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import arrow_tables, data_files, schema_evolution, small_tables
 from txloom.storage.landing import name_spellings
-from txloom.storage.landing.change_events import as_before, landed_again, with_compact_events
+from txloom.storage.landing.change_events import as_before, landed_again, with_compact_events, with_reopened
 from txloom.storage.landing.decoding import Decoded, Decoding, NewDecoder, Reader, decode, decode_by_topic
 from txloom.storage.landing.open_transactions import OpenBefore, open_before, open_transaction
 from txloom.storage.paths import TablePaths
@@ -131,12 +132,21 @@ def decode_again(new: NewDecoder, events: pa.Table, number: int, paths: TablePat
     return pa.concat_tables(chunks)
 
 
-def land_again(decoded: pa.Table, landing: LandingPlan, paths: TablePaths) -> None:
+def land_again(decoded: pa.Table, landing: LandingPlan, paths: TablePaths, late: Collection[str] = ()) -> None:
     """Append events that were decoded again as another landing; their transactions are decided again.
 
     A repeated call writes nothing.
+
+    Args:
+        decoded: rows of the envelope with the coordinates of their earlier landings, as `decode_again` returns them.
+        landing: the landing.
+        paths: where the tables are.
+        late: ids of transactions that stay as they were released. Their rows are late rows, as if they had come from
+            the source now.
     """
-    append(with_compact_events(landed_again(decoded, landing), landing, reopen=True), landing, paths)
+    events = landed_again(decoded, landing)
+    of_late = events.filter(pc.is_in(events.column("transaction_id"), pa.array(sorted(late), pa.string())))
+    append(with_reopened(events, landing, late, finished_before(paths, of_late)), landing, paths)
 
 
 def land_redecoded(chunks: Iterable[pa.Table], landing: LandingPlan, paths: TablePaths) -> int:
