@@ -48,7 +48,7 @@ def shop(tmp_path: Path) -> EditedShop:
 
 
 def declare(shop: EditedShop, name: str = "orders", columns: Mapping[str, str] = ORDERS) -> None:
-    """Declare the table of orders by a name with some columns, beside the lines."""
+    """Declare the table of orders under a name with some columns, in addition to the lines."""
     sources = {name: "APP.ORDERS"}
     shop.declare({name: columns, "lines": LINES}, ["lines", name], sources=sources)
 
@@ -73,7 +73,7 @@ def miss_a_row(shop: EditedShop) -> None:
 
 
 def miss_a_change(shop: EditedShop) -> None:
-    """Change a value without an event, and then by one."""
+    """Change a value without an event, and then with one."""
     declare(shop)
     shop.orders(1)
     shop.run()
@@ -323,7 +323,7 @@ def test_a_finding_of_an_extract_closes_with_its_column_or_table(tmp_path: Path)
 
 
 def test_a_silent_request_is_shown_under_the_present_name_of_its_table(tmp_path: Path) -> None:
-    """The finding of a table that was removed names the request alone."""
+    """After its table was removed, the finding names only the request."""
     file = tmp_path / "shop.yaml"
     for name, source, shown in (("orders", "orders", "orders"), ("sales", "orders", "sales"), ("lines", "lines", None)):
         file.write_text(REQUESTED.format(name=name, source=source))

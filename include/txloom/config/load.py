@@ -99,7 +99,7 @@ def line_of_column(path: str | Path, table: str, column: str) -> tuple[int, str]
 
 
 def line_of_key(path: str | Path, table: str) -> tuple[int, str]:
-    """Return line and path of the key of a watched table in a file, or of the table where it does not declare one.
+    """Return the line and path of a watched table's key in a file, or of the table if it does not declare a key.
 
     Args:
         path: the declaration.

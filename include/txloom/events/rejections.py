@@ -46,8 +46,8 @@ HINTS = {
     NO_POSITION: "Rows need a pos that is a number of at most 63 bits: add it to the handler's template.",
     NO_TABLE: "The message names no table: look at the handler's template.",
     OPERATION: "Only I, U, D and T are operations of rows.",
-    UNKNOWN_TABLE: "A row of a table that is neither watched nor ignored: declare it under tables, then "
-    "redrive; or name it in source.ignored_tables; or set source.unknown_tables to count.",
+    UNKNOWN_TABLE: "The row's table is neither watched nor ignored: declare the table under tables, then redrive. "
+    "Or name the table in source.ignored_tables, or set source.unknown_tables to count.",
     NO_IMAGE: "An insert or update needs `after`, a delete needs `before`: look at the handler's image settings.",
     NO_KEY: "The image lacks a column of the declared key, or it is null: correct the key or the handler's settings.",
     INSERT_ONLY: "A row of a table without a key cannot be found again, so that it cannot be changed: declare the "
@@ -64,10 +64,10 @@ HINTS = {
 
 
 def describe_unknown(name: str) -> str:
-    """Describe a row of a table that is neither watched nor ignored; name: of the table in the source."""
+    """Return the detail of a row whose table is neither watched nor ignored; name: the table's name in the source."""
     return f"{name}{_UNKNOWN}"
 
 
 def name_of_unknown(detail: str) -> str | None:
-    """Return the name that `describe_unknown` described; None if the detail is another one."""
+    """Return the name that `describe_unknown` was called with; None for any other detail."""
     return detail.removesuffix(_UNKNOWN) if detail.endswith(_UNKNOWN) else None

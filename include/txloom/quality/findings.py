@@ -98,7 +98,7 @@ HINTS = {
     DOCUMENTS_DIFFER: "An audit composed the documents of their members' rows, and the published ones are other ones, "
     "which audit_results lists. Let a backfill of the aggregate compare and replace them, then audit again.",
     INCOMPLETE: "The declaration of the table changed, and some earlier messages cannot be read again. If the "
-    "evidence names dead letters, redrive these (jobs/redrive.py). Otherwise, load a snapshot "
+    "evidence names dead letters, redrive them (jobs/redrive.py). Otherwise, load a snapshot "
     "of the table as of the last missing csn or a later one (the pipeline's load DAG, or jobs/load_snapshot.py). When "
     "the stream reaches the csn of the snapshot, the table is complete: the same cycle shows the table and closes this "
     "finding. In a pipeline of full extracts, the next date that has the table also completes it. In a pipeline of "

@@ -81,7 +81,7 @@ def added(pipeline: Pipeline, column: Undeclared, kept: str | None = None) -> Fi
 def gone_columns(pipeline: Pipeline, paths: TablePaths, rows: Iterable[Mapping[str, Any]]) -> GoneColumns:
     """Return by table the declared columns that open findings (rows of `findings`) report as dropped or renamed.
 
-    A table that no merge has written yet is left out: it gets all changes, also those before a column was dropped.
+    Tables that no merge has written yet are left out: they get all changes, also those before a column was dropped.
     """
     declared = {(table.name, column) for table in pipeline.tables for column in table.column_names}
     gone: dict[str, dict[str, Gone]] = {}

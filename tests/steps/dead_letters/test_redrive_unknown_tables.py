@@ -32,7 +32,7 @@ def rejecting(folder: Path, rule: str = "counts") -> EditedShop:
 
 
 def send(shop: EditedShop, rule: str, *changes: tuple[str, str, dict[str, int]]) -> None:
-    """Commit a transaction; under the rule `progress` its rows come in one topic, without metadata."""
+    """Commit a transaction; under the rule `progress`, its rows come in one topic, without metadata."""
     if rule == "counts":
         shop.commit(*changes)
         return

@@ -152,7 +152,7 @@ def notes(shop: EditedShop, table: str) -> list[tuple[int, str | None]] | None:
 def test_a_column_that_the_source_dropped_while_it_was_left_out_has_no_earlier_values(
     dropped: EditedShop, renamed: str, *, comes_first: bool
 ) -> None:
-    """The source adds a column of the same name again."""
+    """Later, the source adds a column of the same name again."""
     if renamed != "orders":
         declare_orders(dropped, UNNOTED, renamed)
         dropped.run()
@@ -190,7 +190,7 @@ def test_a_column_that_was_left_out_while_nothing_came_needs_no_message(dropped:
 
 
 def test_a_column_that_is_still_left_out_keeps_its_values(tmp_path: Path) -> None:
-    """Rows that are made again for one column never had the other one."""
+    """Rows that are made again for one column never had the other column."""
     shop = EditedShop(tmp_path)
     both = {**NOTED, "place": "string"}
     declare_orders(shop, both)
@@ -228,7 +228,7 @@ def test_a_backfill_finds_no_difference_in_inserts_from_before_a_column_was_ther
 
 
 def test_late_rows_complete_every_member_of_an_aggregates_history(tmp_path: Path) -> None:
-    """A document is computed from the root's changes in it as soon as the root's mirror is removed."""
+    """Documents are computed from the root's changes in their history once the root's mirror is removed."""
     shop, both = EditedShop(tmp_path), {"orders": ORDERS, "lines": LINES}
     documents = "{name: doc, root: orders, children: [{table: lines, as: items, relation: many, parent_key: [o_id]}]}"
     shop.declare({"orders": ORDERS}, ["{table: orders}"])

@@ -1,7 +1,7 @@
 """The values of history rows that a comparison looks at: without where an event was landed, and declared columns only.
 
-A redelivery was landed elsewhere and has the same content. Lists of names of columns may name one that is not declared
-any more. Inserts that were released before a column was declared do not list it as absent, but rebuilt ones do.
+A redelivery was landed elsewhere and has the same content. Lists of column names may contain a column that is no
+longer declared. Inserts released before a column was declared do not list it as absent, but rebuilt inserts do.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ NONE_IS_NULL = ("_txloom_unchanged", "_txloom_absent")
 
 Listed = Mapping[str, tuple[int, int | None]]
 """By column, the newest release before it was declared, and the csn of the first event that had it (None: no event had
-it). Inserts that have neither a later release nor this csn or a higher one do not list the column as absent."""
+it). Inserts up to this release do not list the column as absent, except those with this csn or a higher one."""
 
 
 def compared_values(rows: pa.Table, listed: Mapping[str, Listed]) -> pa.Table:
@@ -30,8 +30,8 @@ def compared_values(rows: pa.Table, listed: Mapping[str, Listed]) -> pa.Table:
 
     Args:
         rows: the rows.
-        listed: by field with changes of a document's member, and by "" for a mirror's history, since when inserts list
-            a column as absent; columns that always were listed are left out.
+        listed: since when inserts list a column as absent, by the field with the changes of a document's member; ""
+            stands for a mirror's history. Columns that inserts always listed are left out.
     """
     columns = {name: rows.column(name).combine_chunks() for name in rows.column_names if name not in UNCOMPARED}
     return pa.table(_compared(columns, _Since.of(columns, "", listed), listed))
@@ -52,13 +52,13 @@ class _Since:
         return cls(listed[name], columns["_txloom_release"], columns["_txloom_csn"])
 
     def take(self, parents: AnyArray) -> "_Since":
-        """Return it for changes; parents: of each, the index of its row."""
+        """Return a copy for the items of lists; parents: for each item, the index of its row."""
         if not self.listed:
             return self
         return replace(self, releases=self.releases.take(parents), csns=self.csns.take(parents))
 
     def compares(self, items: AnyArray, parents: AnyArray) -> AnyArray:
-        """Return whether each name in the lists of absent columns is compared; parents: the indices of their lists."""
+        """Return whether each name in the lists of absent columns is compared; parents: of each, its list index."""
         compared: AnyArray = pa.array(np.ones(len(items), np.bool_))
         at = self.take(parents)
         for column, (release, csn) in self.listed.items():

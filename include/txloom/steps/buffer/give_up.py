@@ -244,7 +244,7 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
         *named, former.alias("seen_former"), F.col("identity").alias("known"), content.alias("seen"), seen_at
     )
     same = F.expr(same_content("seen", "says"))
-    # A table keeps its source when it gets another name.
+    # Sources are compared first, because a renamed table keeps its source.
     in_one_source = F.lower("source_table") == F.lower("seen_source_table")
     in_one_table = F.coalesce(in_one_source, F.col("table") == F.col("seen_table"))
     one = (F.col("known") == F.col("identity")) | F.col("seen.digest").isNull()

@@ -17,8 +17,8 @@ from txloom.transactions import metadata
 def contradictions(batch: Batch, late: Sequence[Row]) -> list[Finding]:
     """Return a finding for each table of which late metadata has a count that no earlier metadata had.
 
-    Metadata that is only delivered again has no new count. Metadata that was landed before an edit of the declaration
-    is not compared for the tables that the edit concerns. Nothing is written.
+    Metadata that is only delivered again has no new count. For a table that an edit of the declaration concerns,
+    metadata that was landed before the edit is not compared. Nothing is written.
 
     Args:
         batch: the batch.
@@ -52,7 +52,7 @@ def _contradicted(
     Args:
         rows: all metadata of the transaction, in the order of landing.
         late: (landing, row) of late metadata.
-        watched: by table, the first landing whose metadata counts its rows under its present name.
+        watched: by table, the first landing that decoded its messages as they are declared now; 0: all did.
     """
     before, known = dict[str, int](), dict[str, set[int]]()
     for row in rows:

@@ -40,9 +40,9 @@ def redrive(step: Step, selection: Selection) -> Counts:
 
     Of a transaction all events that were ever landed are landed again, with the newest of its metadata, decoded as
     declared now; several transactions with one id in landings one after the other. The next buffer_transactions
-    releases what is whole, and gives up the rest at once. Poison of a transaction that was released without it is
-    landed as a late row: histories take it if its table was declared later. A repeated call changes no table of rows
-    more.
+    releases what is whole, and gives up the rest at once. If a transaction was released without some poison,
+    this poison is landed as late rows. Histories take these rows if their table was declared later. A repeated call
+    does not change tables of rows again.
 
     Args:
         step: the pipeline, its tables and the run.
@@ -126,7 +126,7 @@ def _in_turns(events: pa.Table) -> list[pa.Table]:
 
 
 def _find_late(paths: TablePaths, events: pa.Table, chosen: Collection[str]) -> set[str]:
-    """Return the ids of transactions that were released without some of the events; chosen: those that are redriven."""
+    """Return the ids of transactions that were released without some of the events; chosen: ids that are redriven."""
     by_id = dict[str, list[dict[str, Any]]]()
     for row in events.select(reused_ids.COLUMNS).to_pylist():
         if row["kind"] in ("row", "metadata") and row["transaction_id"] not in chosen:

@@ -95,9 +95,9 @@ def declare_redecoded(declared: Declared, pipeline: Pipeline, paths: TablePaths,
 def declare_rows_of_before(pipeline: Pipeline, paths: TablePaths, run_id: str, tables: Collection[str]) -> int:
     """Record that rows came for transactions which were released before their tables were declared as they are now.
 
-    A transaction is missing in an aggregate's history for all members if it lacks rows of one. So the other members
-    that lack changes are recorded too. A repeated call records nothing until a merge has taken the rows. Return the
-    number of the newest record.
+    If a transaction lacks rows of one member, it is missing for all members of an aggregate's history. So the other
+    members that lack changes are recorded too. A repeated call records nothing until a merge has taken the rows.
+    Return the number of the newest record.
 
     Args:
         pipeline: the declaration.

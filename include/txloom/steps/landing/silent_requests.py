@@ -42,7 +42,7 @@ def note_silent(step: Step, last_words: Mapping[str, datetime]) -> None:
 
 
 def _finding(request: Request, since: datetime, now_called: Mapping[str, str], *, is_known: bool) -> Finding:
-    """Return the finding of a request; now_called: by name of a table in it, the name that it is declared with now."""
+    """Return the finding of a request; now_called: the present names of tables, by the names in the request."""
     tables = ", ".join(request.tables)
     said = (
         "the connector has said nothing of it" if since <= request.at or not is_known else "the connector fell silent"

@@ -82,7 +82,7 @@ def _close(paths: TablePaths, row: dict[str, Any], csn: int, run_id: str) -> Non
 
 
 def _audited(pipeline: Pipeline, paths: TablePaths) -> dict[str, tuple[int, int]]:
-    """Return as of when audits know that rows differ, by the present name of the table: the csn and the release."""
+    """Return, by a table's present name, the csn and the release as of which an audit found that rows differ."""
     present, audited = PresentNames.read(pipeline, paths), dict[str, tuple[int, int]]()
     for row, as_of in audited_rows.differing_as_of(paths):
         named = present.find({**row, "code": f.DIFFERS, "column": None})

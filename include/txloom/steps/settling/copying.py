@@ -52,9 +52,9 @@ def copied_rows(pipeline: Pipeline, paths: TablePaths, source: State, need: Need
 def source_of(paths: TablePaths, states: dict[Pair, State], need: Need) -> Pair | None:
     """Return the first other history that has every row which a mirror's history needs; None for none.
 
-    Rows of an aggregate's history, which has its members side by side, are not copied. Nor are rows made again for a
-    column that their table took up, or because rows came for transactions of before: the other history may lack these
-    too.
+    Rows of an aggregate's history are not copied, because it has its members side by side. Rows that are made again
+    for a column that their table took up, or because late rows came, are not copied either. The other history may lack
+    these values or rows too.
     """
     content = states[need.pair].newest.declaration
     if any(each.reason == r.ROWS_OF_BEFORE for each in states[need.pair].since):

@@ -131,11 +131,11 @@ def _need_of_rows(
 
 
 def _release_without(paths: TablePaths, state: State) -> int | None:
-    """Return the release after which rows lack a column that was left out, and that is declared again now.
+    """Return the release after which rows lack a column that was left out and is now declared again.
 
-    None if no column is declared again, or if the history has no such row. No finding names the first of these rows:
-    if the source dropped the column in the meantime, their messages do not have the column either, and an insert
-    without it nulls the column in every row.
+    None if no column is declared again, or if the history has no such row. No finding names the first of these rows.
+    If the source dropped the column in the meantime, their messages lack the column too. An insert without the column
+    then nulls the column in every row.
 
     Args:
         paths: the tables of the pipeline.

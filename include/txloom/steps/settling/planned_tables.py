@@ -184,7 +184,7 @@ class _Plans:
         return self.expected.made.get(feeding(self.pipeline)[table], Made())
 
     def _describe_completion(self, lacking: Collection[str]) -> str:
-        """Describe what completes the tables: messages that may still arrive, the stream, a date or a snapshot."""
+        """Describe what completes the tables: messages that may arrive, a redrive, the stream, a date or a snapshot."""
         completing = self.expected.completing
         if lacking and {*lacking} <= {*completing}:
             return awaited(max(completing[each] for each in lacking))

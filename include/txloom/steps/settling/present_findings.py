@@ -1,7 +1,7 @@
-"""Bring open findings to the present declaration: a finding names the table and the column that its rows have now.
+"""Update open findings to the present declaration: a finding gets the present names of its table and column.
 
-A finding stores the lake's names of its time. The rows of a renamed table or column are the same rows, because their
-source is the same. A removed table or column has no rows, so its findings close.
+A finding is recorded with the names that the lake has then. The rows of a renamed table or column are the same rows,
+because their source is the same. A removed table or column has no rows, so its findings close.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ Named = tuple[str | None, str | None]
 REMOVED = "no declared target has it"
 """Why the finding of a removed table or column is closed."""
 OTHERS = frozenset((f.INCOMPLETE, f.SEVERAL, f.UNANSWERED))
-"""Findings that the steps which record them also compare with the declaration."""
+"""Findings that are not updated here: the steps that record them compare them with the declaration."""
 OF_MESSAGES = frozenset(
     (
         f.ADDED,
@@ -39,14 +39,14 @@ OF_MESSAGES = frozenset(
         f.TABLE_NOT_EXTRACTED,
     )
 )
-"""Findings about what a watched table was sent. Other findings are about the rows of its current table."""
+"""Findings about the messages of a watched table. Other findings are about the rows of its current table."""
 RETURNING = f.NEEDS_SNAPSHOT - {f.INCOMPLETE, f.RENAMED}
-"""Findings that come again with their table or column. Merges and messages find the others again."""
+"""Findings that open again with their table or column. Merges and messages find the other faults again."""
 
 
 @dataclass(frozen=True)
 class PresentNames:
-    """What the tables and columns of findings are called in the present declaration.
+    """The names of the tables and columns of findings in the present declaration.
 
     Args:
         pipeline: the declaration with columns that tables took up.
@@ -88,7 +88,7 @@ class PresentNames:
         return None if present is None else (table.name, present)
 
     def _declared_before(self, row: Mapping[str, Any]) -> list[Record]:
-        """Return the records of a finding's table: the one that held when the finding was recorded comes first."""
+        """Return the records of a finding's table, first the one that was valid when the finding was recorded."""
         of_table = [record for record in self.known if record.pair[1] == row["table"]]
         held = [record for record in of_table if record.run_id == row["run_id"] or _is_before(record, row["at"])]
         return [*reversed(held), *(record for record in of_table if record not in held)]
@@ -120,9 +120,9 @@ def _is_before(record: Record, at: datetime) -> bool:
 def follow_names(pipeline: Pipeline, paths: TablePaths, run_id: str) -> None:
     """Give open findings the present names of their tables and columns, and close those of removed ones.
 
-    A finding that was closed because its table or column was removed is opened again when the declaration has it again,
-    if neither a merge nor a message would find it again. A finding keeps its csn and its evidence. A repeated call
-    changes nothing more.
+    A finding that was closed because its table or column was removed opens again when that is declared again. This
+    excludes faults that a merge or a message would find again. A finding keeps its csn and its evidence. A repeated
+    call changes nothing more.
 
     Args:
         pipeline: the declaration with columns that tables took up.
@@ -155,11 +155,11 @@ def follow_names(pipeline: Pipeline, paths: TablePaths, run_id: str) -> None:
 
 def _why(present: Named | None) -> str:
     """Return why a finding is closed under its former name."""
-    return REMOVED if present is None else f"the declaration calls it {'.'.join(filter(None, present))}"
+    return REMOVED if present is None else f"its present name is {'.'.join(filter(None, present))}"
 
 
 def _returning(paths: TablePaths) -> list[dict[str, Any]]:
-    """Return the findings of removed tables and columns, as they were when they were open."""
+    """Return the RETURNING findings of removed tables and columns, as they were while they were open."""
     end = f"; {REMOVED}"
     rows = findings.closed_with(paths, end)
     return [

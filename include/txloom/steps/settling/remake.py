@@ -36,9 +36,9 @@ from txloom.storage.targets import schemas, shadow_tables
 
 LOG = logging.getLogger(__name__)
 REJECTED = f'rows are dead letters with the cause "{UNKNOWN_TABLE}": redrive these'
-"""What is missing if a redrive may bring it."""
+"""What is missing, in words, if a redrive may bring it."""
 KINDS = ("may_come", "are_rejected", "is_undeclared")
-"""What holds of missing transactions if it holds of all of them."""
+"""The attributes of `Missing` that hold for several transactions only if they hold for each of them."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Missing:
         first_csn: the lowest of their csns.
         last_csn: the highest of their csns.
         may_come: whether all that is missing of them are messages that have not arrived yet.
-        are_rejected: whether a redrive may bring all that is missing of them: open dead letters have rows of the table,
-            because it was not declared when they came.
+        are_rejected: whether a redrive may bring all that is missing of them: open dead letters have rows that came
+            before their table was declared.
         from_history: whether the rows that were made came from another history.
         is_undeclared: whether extracts of dates had what is missing, and it was not kept because it was not declared.
     """
@@ -199,7 +199,7 @@ def _outcomes(scope: Scope) -> list[dict[str, Any]]:
 
 
 def rejected_in(scope: Scope, outcomes: Iterable[Mapping[str, Any]]) -> Collection[str]:
-    """Return the tables whose missing rows may be dead letters, because they were not declared when rows came.
+    """Return the tables whose missing rows may be dead letters, because they came before the table was declared.
 
     Args:
         scope: the rebuild.
@@ -258,10 +258,10 @@ def _removed(scope: Scope, need: Need) -> Missing:
 
 
 def _rejected(scope: Scope, need: Need) -> Missing:
-    """Return the transactions of a table's rows that are dead letters, because nobody watched the table when they came.
+    """Return the transactions of a table's rows that are dead letters, because they came before it was declared.
 
-    Where metadata counts rows, their transactions are found by these counts. An ordered source's rows cannot be decoded
-    without their transaction, so that no redrive brings them into one that was released.
+    If metadata counts rows, nothing is returned: `_lacking` finds these transactions by the counts. Rows of an ordered
+    source cannot be decoded without their transaction. So no redrive brings such rows into a released transaction.
     """
     counts = scope.pipeline.completeness.rule == "counts"
     if counts or scope.redeclared is None or not (need.everything or need.gap is not None):

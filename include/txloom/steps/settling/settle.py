@@ -149,7 +149,7 @@ def taken_up_since(paths: TablePaths, pipeline: Pipeline, states: Mapping[Pair, 
 
 
 def redriven_since(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State]) -> list[Record]:
-    """Return records of members that lacked rows because they were dead letters, and no such one is open any more.
+    """Return records of members that lacked rows because these were dead letters, if none of these is open any more.
 
     Nothing is written.
 
@@ -229,8 +229,8 @@ def nulls_of(
 def _keep_held(state: State, need: Need) -> dict[str, str]:
     """Return the undeclared columns whose values all earlier rows have.
 
-    Rebuilt rows lack them, except those of releases that lacked them before. Rows of a document's member that got
-    another field have only its columns.
+    Rebuilt rows lack undeclared columns. A column stays if it was left out before all rebuilt releases, so that their
+    rows lacked it before. Rows of a document's member that got another field have only the columns of that field.
     """
     if need.everything or need.field is not None:
         return {}

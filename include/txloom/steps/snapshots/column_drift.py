@@ -89,9 +89,9 @@ def note_tables(
 def _open(
     transaction: InternalTransaction, paths: TablePaths, code: str
 ) -> Iterator[tuple[dict[str, Any], str, str | None]]:
-    """Yield the open findings of a code with their present table and column; those of removed ones are left out.
+    """Yield the open findings of a code with their present table and column, except those of removed ones.
 
-    A date is compared before the merge that follows an edit, and only that merge gives findings their present names.
+    A date may be compared before the merge that follows an edit. Only that merge gives findings their present names.
     """
     known = [row for row in findings.open_findings(paths) if row["code"] == code]
     names = PresentNames.read(transaction.pipeline, paths) if known else None

@@ -100,10 +100,10 @@ def newest_results(paths: TablePaths, where: str = "true") -> list[dict[str, Any
 
 
 def differing_as_of(paths: TablePaths) -> list[tuple[dict[str, Any], tuple[int, int]]]:
-    """Return, of each table whose newest audit that decided found rows to differ, its row and as of when that is known.
+    """Return the newest audits that decided, of each table whose rows they found to differ, and as of when.
 
-    That is the highest csn as of which it compared, and the release of the cut that it read. The table has the name
-    that it had then.
+    Each item has the row of the audit, then the highest csn as of which the audit compared and the release of the cut
+    that it read. The row has the table's name at the time of the audit.
     """
     as_of = list[tuple[dict[str, Any], tuple[int, int]]]()
     for row in newest_results(paths, DECIDED):

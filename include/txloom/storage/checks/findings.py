@@ -33,7 +33,7 @@ def open_findings(paths: TablePaths) -> list[dict[str, Any]]:
 
 
 def closed_with(paths: TablePaths, end: str) -> list[dict[str, Any]]:
-    """Return the closed findings whose evidence ends with some words, as rows of FINDINGS, oldest csn first."""
+    """Return the closed findings whose evidence ends with a text, as rows of FINDINGS, oldest csn first."""
     sql = f"{_LAST} and status = 'closed' and ends_with(evidence, {text_literal(end)}) order by since_csn"
     rows = small_tables.query(paths.table(names.FINDINGS), sql)
     return [{name: row[name] for name in FINDINGS.names} for row in rows]
@@ -46,7 +46,7 @@ def ever(paths: TablePaths, code: str) -> list[dict[str, Any]]:
 
 
 def came_back(paths: TablePaths, table: str) -> set[str]:
-    """Return the columns of a table that were dropped and that inserts had again at any time since."""
+    """Return the columns of a table that were dropped, and that inserts had again at any time."""
     of_table = f"code = {text_literal(DROPPED)} and \"table\" = {text_literal(table)} and status = 'closed'"
     sql = f'select distinct "column" from t where {of_table} and ends_with(evidence, {text_literal(BACK)})'
     return {row["column"] for row in small_tables.query(paths.table(names.FINDINGS), sql)}
@@ -58,8 +58,8 @@ def record(
     """Append findings that are not open yet, of each the earliest, and print them to the log; return those.
 
     A column that the source added is appended again when a lower csn has it: a transaction that waited is released
-    after later ones. An incomplete history is appended again when it lacks other changes than before. A repeated call
-    appends nothing.
+    after later ones. The finding of an incomplete history is appended again when its evidence changes. A repeated
+    call appends nothing.
 
     Args:
         paths: the tables of the pipeline.
@@ -84,7 +84,7 @@ def record(
 
 
 def _is_news(finding: Finding, row: dict[str, Any]) -> bool:
-    """Return whether a finding says more than an open one; row: the open one."""
+    """Return whether a finding is appended although it is open; row: the open one."""
     if finding.code == INCOMPLETE:
         return bool(finding.evidence != row["evidence"])
     return finding.code == ADDED and (finding.since_csn or 0) < row["since_csn"]
@@ -134,13 +134,13 @@ def needing_snapshot(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def append(paths: TablePaths, rows: Sequence[dict[str, Any]]) -> None:
-    """Append rows in one commit; nothing for none."""
+    """Append rows in one commit; write nothing if there are none."""
     if rows:
         small_tables.append(paths.table(names.FINDINGS), rows, FINDINGS)
 
 
 def name_of(row: Mapping[str, Any]) -> Name:
-    """Return what identifies a finding: of its rows, the newest one holds."""
+    """Return what identifies a finding. Of the rows of one finding, the newest is valid."""
     transaction = (row["xid"], row["since_csn"]) if row["code"] in OF_TRANSACTION else (None, None)
     return row["code"], row["table"], row["column"], *transaction
 

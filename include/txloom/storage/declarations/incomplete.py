@@ -19,12 +19,12 @@ from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
 REDRIVE_HINT = (
-    f'Dead letters with the cause "{UNKNOWN_TABLE}" have rows of this table, because they came before it was declared. '
+    f'Dead letters with the cause "{UNKNOWN_TABLE}" have rows of this table that came before it was declared. '
     "Redrive these dead letters (the pipeline's dead letters DAG, or jobs/redrive.py). The next cycle takes the rows. "
-    "If no row is missing then, it shows the table and closes this finding. If you dismissed some of the dead letters, "
-    "load a snapshot of the table (jobs/load_snapshot.py)."
+    "If no row is missing then, that cycle shows the table and closes this finding. If you dismissed some of the dead "
+    "letters, load a snapshot of the table (jobs/load_snapshot.py)."
 )
-"""The hint of an incomplete history of which dead letters have rows."""
+"""The hint for an incomplete history if open dead letters have rows of its table."""
 
 
 def incomplete_tables(pipeline: Pipeline, states: Mapping[Pair, State]) -> list[str]:
@@ -96,8 +96,8 @@ def with_present_hints(
 ) -> list[dict[str, Any]]:
     """Return open findings; the hint of an incomplete history says what completes it now.
 
-    If a loaded snapshot will complete the history, no action is needed. If open dead letters have rows of the table,
-    because it was not declared when they came, these are redriven.
+    If a loaded snapshot will complete the history, the hint says that no action is needed. Otherwise, it names the
+    redrive if open dead letters have rows that came before the table was declared.
 
     Args:
         pipeline: the declaration.

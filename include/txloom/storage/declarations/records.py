@@ -92,8 +92,8 @@ class State:
         settled: the newest record with a status of SETTLED; None: there never was one.
         follows: the newest release whose rows are as the settled record declares.
         held: by column whose values all rows of before have, its name in the source in lower case.
-        left_out: by source of a column that was declared and then left out, in lower case, the newest release before
-            that. Rows of later releases do not have the column, until a settled record declares it again.
+        left_out: by the source of a column that was declared and then left out, in lower case, the newest release
+            before the column was left out. Rows of later releases lack it until a settled record declares it again.
         sources: every column of the source, in lower case, that a settled record of any history had declared when
             `settled` was entered; former names count too.
         always: those of `sources` that every settled record of its history declared.
@@ -132,7 +132,7 @@ class State:
 
     @property
     def lacks_changes(self) -> bool:
-        """Return whether a merge settled it without every change, also if a snapshot replaced the missing ones."""
+        """Return whether a merge settled it without some changes, even if a snapshot replaced the missing changes."""
         return self.newest.status in SETTLED and (not self.is_complete or self.newest.since_csn > 0)
 
     @property
@@ -143,7 +143,7 @@ class State:
 
 @dataclass
 class _LeftOut:
-    """The columns of a source that a history's records left out, as the records come.
+    """The columns of a source that the records of a history left out, up to the last record that was added.
 
     Args:
         releases: as `State.left_out`.

@@ -105,7 +105,7 @@ def _decoded(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) -> pa
                 # Where a message has no identity, its landing gave it one of its place in the topic or file.
                 values = pc.coalesce(values, messages.column(name))
             if name == "table":
-                # A message that cannot be read as declared now is missing in its table.
+                # A message that cannot be read as declared now keeps its table, because it is missing from that table.
                 is_poison = pc.equal(again.column("kind"), pa.scalar("poison"))
                 values = pc.if_else(is_poison, messages.column(name), values)
             decoded = decoded.set_column(decoded.column_names.index(name), name, values)

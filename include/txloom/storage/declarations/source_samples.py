@@ -16,7 +16,7 @@ from txloom.storage.paths import TablePaths
 
 IN_ORDER = 'order by value is null, landing, "row"'
 OF_UNKNOWN = f"cause = {text_literal(rejections.UNKNOWN_TABLE)} and detail is not null"
-"""Dead letters with rows of tables that were not declared."""
+"""The condition on dead letters with rows of tables that were not declared."""
 
 
 def source_samples(paths: TablePaths, where: str = "true") -> pa.Table:
@@ -56,7 +56,7 @@ def watched_sources(pipeline: Pipeline, samples: pa.Table, spellings: dict[str, 
 
 
 def find_rejected(pipeline: Pipeline, paths: TablePaths) -> set[str]:
-    """Return the declared tables of which open dead letters have rows, because they were not declared when rows came.
+    """Return the declared tables of which open dead letters have rows that came before the table was declared.
 
     Args:
         pipeline: the declaration.
@@ -66,7 +66,7 @@ def find_rejected(pipeline: Pipeline, paths: TablePaths) -> set[str]:
 
 
 def _rejected(pipeline: Pipeline, paths: TablePaths) -> dict[str, str]:
-    """Return, by the detail of open dead letters of unknown tables, the table that is declared for their rows now."""
+    """Return, by the detail of open dead letters of unknown tables, the table that is now declared for their rows."""
     if pipeline.source.format == "snapshots":
         return {}
     tables = dict[str, str]()
@@ -78,7 +78,7 @@ def _rejected(pipeline: Pipeline, paths: TablePaths) -> dict[str, str]:
 
 
 def read_rejected(pipeline: Pipeline, paths: TablePaths, table: str) -> list[tuple[str | None, int]]:
-    """Return the rows that open dead letters have of a table, because it was not declared when they came.
+    """Return the rows of a table that open dead letters have, because they came before it was declared.
 
     Args:
         pipeline: the declaration.
@@ -86,7 +86,7 @@ def read_rejected(pipeline: Pipeline, paths: TablePaths, table: str) -> list[tup
         table: the name of the table.
 
     Returns:
-        the transaction and the csn of each row; None and 0 where they are not known.
+        the transaction and the csn of each row; None and 0 if they are not known.
     """
     details = [detail for detail, name in _rejected(pipeline, paths).items() if name == table]
     if not details:

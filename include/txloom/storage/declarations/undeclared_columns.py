@@ -196,7 +196,7 @@ def first_seen(paths: TablePaths, tables: Iterable[str], source: str, *, but: in
 def listed_since(pipeline: Pipeline, paths: TablePaths, history: str) -> dict[str, dict[str, tuple[int, int | None]]]:
     """Return since when inserts of a history list a column that they lack.
 
-    Inserts do not list columns that were declared or taken up after the inserts were released, except where the
+    Inserts do not list columns that were declared or taken up after the inserts were released, unless the
     inserts were made again. Columns that the history's first record declared are left out, because every insert lists
     them.
 
@@ -206,8 +206,8 @@ def listed_since(pipeline: Pipeline, paths: TablePaths, history: str) -> dict[st
         history: the history.
 
     Returns:
-        by field with a member's changes, and by "" for a mirror's history: by column, the newest release before it
-        was declared, and the csn of the first event that had it, None if no event had it.
+        by the field with a member's changes ("" for a mirror's history), and then by column: the newest release
+        before the column was declared, and the csn of the first event that had it. The csn is None if no event had it.
     """
     members = {mirror.table: "" for mirror in pipeline.targets.mirrors if mirror.history == history}
     for aggregate in pipeline.targets.aggregates:
@@ -233,7 +233,7 @@ def listed_since(pipeline: Pipeline, paths: TablePaths, history: str) -> dict[st
 def _release_before(
     paths: TablePaths, of_history: Iterable[Record], taken_up: Iterable[Adopted], sources: Collection[str]
 ) -> int:
-    """Return the newest release before a column of a history was declared or taken up; 0: there is none.
+    """Return the newest release before a column of a history was declared or taken up; 0 if there is none.
 
     Args:
         paths: the tables of the pipeline.

@@ -19,7 +19,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 
 CHANGED = ("U", "D")
-"""The operations that change a row which is there."""
+"""The operations that change or delete an existing row."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class HeldMember:
         )
 
     def find_changed_rows(self, paths: TablePaths) -> str | None:
-        """Describe which of the history and the kept messages has updates or deletes of rows; None: neither has any."""
+        """Return what has updates or deletes of rows, with a verb: "HISTORY has" or "messages have"; None: neither."""
         changes, head = self._changes
         changed = f"op in ({text_list(CHANGED)})"
         if small_tables.query(

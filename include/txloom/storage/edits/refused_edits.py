@@ -34,7 +34,7 @@ class RefusedEdit:
     """An edit that the next cycle refuses.
 
     Args:
-        kind: `mirrors` or `aggregates`; `tables` where a column was edited; `key` where the key of a table was.
+        kind: `mirrors` or `aggregates`; `tables` if a column was edited; `key` if the key of a table was edited.
         target: the table of the mirror, the name of the aggregate, or the watched table.
         key: of the target, what was edited; of a watched table, the column, or `key`.
         value: what it says.
@@ -209,9 +209,9 @@ def _find_empty_keys(paths: TablePaths, table: Table, members: Sequence[HeldMemb
 
 
 def _find_lost_keys(paths: TablePaths, table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
-    """Yield `key: none` of a table that had a key, if rows of it were updated or deleted.
+    """Yield the edit to `key: none` of a table that had a key, if its rows were updated or deleted.
 
-    A table without a key takes inserts only, so the cycle can follow the edit only if there is nothing else.
+    A table without a key takes inserts only, so a cycle can follow the edit only if there are no other changes.
     """
     for member in members:
         before = member.state.settled if member.state is not None else None

@@ -171,7 +171,7 @@ def with_compact_events(
 
 
 def with_reopened(events: pa.Table, landing: LandingPlan, late: Collection[str], known: np.ndarray) -> pa.Table:
-    """Add the compact events to rows of a redrive, whose transactions are decided again.
+    """Add the compact events to rows of a redrive: transactions are decided again, except those in `late`.
 
     Args:
         events: rows of change_events.

@@ -133,7 +133,7 @@ def decode_again(new: NewDecoder, events: pa.Table, number: int, paths: TablePat
 
 
 def land_again(decoded: pa.Table, landing: LandingPlan, paths: TablePaths, late: Collection[str] = ()) -> None:
-    """Append events that were decoded again as another landing; their transactions are decided again.
+    """Append events that were decoded again as another landing; transactions are decided again, except those in `late`.
 
     A repeated call writes nothing.
 
@@ -141,8 +141,8 @@ def land_again(decoded: pa.Table, landing: LandingPlan, paths: TablePaths, late:
         decoded: rows of the envelope with the coordinates of their earlier landings, as `decode_again` returns them.
         landing: the landing.
         paths: where the tables are.
-        late: ids of transactions that stay as they were released. Their rows are late rows, as if they had come from
-            the source now.
+        late: ids of transactions that stay as they were released. Their rows are late rows, as if the source had
+            sent them now.
     """
     events = landed_again(decoded, landing)
     of_late = events.filter(pc.is_in(events.column("transaction_id"), pa.array(sorted(late), pa.string())))

@@ -81,7 +81,7 @@ def _not_released(paths: TablePaths, within: str, seen: BufferState) -> list[dic
 
 
 def _cut_off(paths: TablePaths, within: str) -> list[dict[str, Any]]:
-    """Return open dead letters of messages in which a file ends: the rest of each file has not come yet.
+    """Return open dead letters of messages in which a file ends, while the rest of the file has not come.
 
     within: a condition on the csn of snapshots that no cut shows.
     """
@@ -103,7 +103,7 @@ def _newest(paths: TablePaths, where: str, *more: str) -> list[dict[str, Any]]:
     Args:
         paths: where the tables are.
         where: a condition on dead letters.
-        more: conditions on the newest ones (d); transactions are t.
+        more: conditions on the newest dead letters, as `d`; they may read the transactions, as `t`.
     """
     order = (
         f"row_number() over (partition by {', '.join(_PLACE)} order by landing desc, coalesce(release, 0) desc) as n"
