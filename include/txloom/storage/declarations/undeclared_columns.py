@@ -220,7 +220,8 @@ def listed_since(pipeline: Pipeline, paths: TablePaths, history: str) -> dict[st
         names_of = {each.pair[1] for each in of_source}
         of_history = [each for each in of_source if each.table == history]
         listed[field] = {}
-        for column in table.columns:
+        # The history of a lake without records was written as it is declared.
+        for column in table.columns if of_history else ():
             sources = {each.casefold() for each in column.sources}
             release = _release_before(paths, of_history, [each for each in taken_up if each.table in names_of], sources)
             if release:
