@@ -24,8 +24,6 @@ NO_METADATA = "no transaction metadata"
 TOO_LARGE = "message too large"
 HEADERS = "unreadable headers"
 
-_UNKNOWN = " is neither watched nor ignored"
-
 HINTS = {
     BROKEN: "The message was cut off or garbled on its way: compare it with the producer's own copy.",
     NOT_AN_OBJECT: "Something else writes into this topic or folder: find out who.",
@@ -65,9 +63,10 @@ HINTS = {
 
 def describe_unknown(name: str) -> str:
     """Return the detail of a row whose table is neither watched nor ignored; name: the table's name in the source."""
-    return f"{name}{_UNKNOWN}"
+    return f"{name} is neither watched nor ignored"
 
 
 def name_of_unknown(detail: str) -> str | None:
     """Return the name that `describe_unknown` was called with; None for any other detail."""
-    return detail.removesuffix(_UNKNOWN) if detail.endswith(_UNKNOWN) else None
+    end = describe_unknown("")
+    return detail.removesuffix(end) if detail.endswith(end) else None

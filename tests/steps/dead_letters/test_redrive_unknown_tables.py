@@ -119,18 +119,57 @@ def test_a_table_is_complete_when_the_last_dead_letter_is_redriven(tmp_path: Pat
     assert_is_the_source(shop)
 
 
-def test_a_table_whose_dead_letters_are_dismissed_lacks_their_rows(tmp_path: Path) -> None:
-    shop = rejecting(tmp_path)
-    declare_lines(shop)
+@RULES
+@pytest.mark.parametrize("all_of_them", [True, False], ids=["all", "one"])
+def test_a_table_whose_dead_letters_are_dismissed_lacks_their_rows(
+    tmp_path: Path, rule: str, *, all_of_them: bool
+) -> None:
+    shop = rejecting(tmp_path, rule)
+    declare_lines(shop, rule)
+    shop.run()
+    first = letters(shop)[0]
+    chosen = ALL if all_of_them else Selection(messages=[f"{first['file']}, line {first['line']}"])
+    shop.lake.step(dismiss, None, chosen, person="a person", reason="nobody needs these rows")
+    for _ in range(2):
+        shop.run()
+        assert shop.shown("lines") is None
+    if not all_of_them:
+        assert redriven(shop) == 2
+        assert shop.shown("lines") is None
+    send(shop, rule, ("I", "orders", {"id": 4, "total": 4}))
+    shop.run()
+    assert shop.shown("lines") is None
+    shop.load("lines", csn=130)
+    assert shop.shown("lines") == shop.source("lines")
+    assert evidence(shop) == []
+
+
+def test_the_finding_says_that_dead_letters_were_dismissed(tmp_path: Path) -> None:
+    shop = rejecting(tmp_path, "progress")
+    declare_lines(shop, "progress")
     shop.run()
     shop.lake.step(dismiss, None, ALL, person="a person", reason="nobody needs these rows")
     shop.run()
+    (says,) = evidence(shop)
+    assert 'dead letters with the cause "unknown table" have rows, and some of them were dismissed' in says
+    (row,) = [each for each in open_findings(shop.lake.paths) if each["code"] == INCOMPLETE]
+    (shown,) = with_present_hints(shop.lake.pipeline, shop.lake.paths, [row])
+    assert shown["hint"] == row["hint"] != REDRIVE_HINT
+
+
+@RULES
+def test_dead_letters_whose_dismissal_was_taken_back_complete_the_table_by_a_redrive(tmp_path: Path, rule: str) -> None:
+    shop = rejecting(tmp_path, rule)
+    declare_lines(shop, rule)
+    shop.run()
+    shop.lake.step(dismiss, None, ALL, person="a person", reason="nobody needs these rows")
+    shop.run()
+    shop.lake.runs += 1
+    shop.lake.step(dismiss, None, ALL, person="a person", reason="they are needed", reopen=True)
+    shop.run()
     assert shop.shown("lines") is None
-    assert [state.newest.missing for pair, state in shop.states_of().items() if pair == ("lines_changes", "lines")] == [
-        "of 3 transactions (csn 110 to 130), rows have not arrived yet"
-    ]
-    shop.load("lines")
-    assert shop.shown("lines") == shop.source("lines")
+    assert redriven(shop) == 3
+    assert_is_the_source(shop)
 
 
 @RULES

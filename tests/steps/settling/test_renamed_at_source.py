@@ -140,6 +140,20 @@ def test_a_column_that_was_declared_beside_the_renamed_one_for_a_while_becomes_o
     expect_all(shop)
 
 
+def test_a_value_that_changed_without_an_event_still_differs_after_its_column_was_renamed(shop: EditedShop) -> None:
+    rename(shop)
+    declare(shop, BEFORE | {"state": "string"})
+    shop.run()
+    shop.state["orders"][2] = {"id": 2, "state": "lost"}
+    put(shop, 2, "state", "sent", "U")
+    shop.run()
+    declare(shop, FOLLOWED)
+    shop.run()
+    (row,) = [row for row in findings.open_findings(shop.lake.paths) if row["code"] == f.CHANGED]
+    assert (row["table"], row["column"]) == ("orders", "status")
+    assert statuses(shop) == AFTER | {2: "sent"}
+
+
 def test_a_column_can_be_renamed_at_the_source_and_in_the_lake(shop: EditedShop) -> None:
     rename(shop)
     shop.run()

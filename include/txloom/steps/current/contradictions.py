@@ -2,13 +2,18 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
+from txloom.config.models.pipeline import Pipeline
 from txloom.current.folding.contradictions import DIFFERS, EXISTS, UNKNOWN
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
+from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.paths import TablePaths
+from txloom.storage.targets import history_reader
+from txloom.storage.targets.row_tables import row_tables
 
 MOST_CONTRADICTIONS = 1_000
 """Contradictions of a table that are kept: of each kind and column one finding is recorded."""
@@ -48,6 +53,33 @@ def counted(detail: str | None) -> list[str]:
     (['order_line_items', 'orders'], [], [])
     """
     return COUNTED.findall(detail or "")
+
+
+def close_agreeing(
+    pipeline: Pipeline, paths: TablePaths, tables: Collection[str], known: Iterable[dict[str, Any]], run_id: str
+) -> None:
+    """Close findings about changed values in tables whose changes do not contradict one another any more.
+
+    An edit may give values to rows that lacked them, as when a column gets its former name in `source_aliases`. Where
+    the change that showed the difference was removed from history, the finding stays open. A repeated call closes
+    nothing more.
+
+    Args:
+        pipeline: the declaration with columns that tables took up.
+        paths: the tables of the pipeline.
+        tables: the source tables whose rows are all computed from history, without any contradiction.
+        known: open findings, as rows of `findings`.
+        run_id: the run that closes them.
+    """
+    since = {
+        each.table.name: history_reader.cleaned(paths, each)
+        for each in row_tables(pipeline)
+        if each.table.name in tables
+    }
+    # Without a transaction, the finding names values that are null because their messages are gone.
+    shown = (row for row in known if row["code"] == f.CHANGED and row["table"] in since and row["xid"] is not None)
+    over = [row for row in shown if (row["since_csn"] or 0) > since[row["table"]]]
+    findings.close(paths, over, run_id, "all rows were computed from history, and no image before differs")
 
 
 def _finding(table: str, about: Mapping[str, object]) -> Finding:

@@ -24,20 +24,22 @@ ALONE = threading.RLock()
 """Held by the table that is large; it may be taken twice, by the new changes and by the history of a late one."""
 
 
-def fold_first(session: "Callable[[], SparkSession]", source: Source, rewrite: Rewrite) -> Columns:
+def fold_first(session: "Callable[[], SparkSession]", source: Source, rewrite: Rewrite) -> tuple[Columns, list[str]]:
     """Fold all changes of a source into the rows of a table that has none, and let a commit in the making have them.
 
-    Returns which columns the source dropped.
+    Returns:
+        Which columns the source dropped; contradictions between the changes, as JSON texts
+        (`txloom.current.folding.contradictions`).
     """
     with ExitStack() as stack:
         changes, row_bytes = read_at_once(source, stack)
         columns = source.columns(changes, {})
         if changes is None:
             nulls = bool(columns.clearing)
-            Pieces(session, source, [], ChangedKeys({}), nulls, row_bytes).fold_into(rewrite)
+            folded = Pieces(session, source, [], ChangedKeys({}), nulls, row_bytes).fold_into(rewrite)
         else:
-            fold_at_once(rewrite, source, rewrite.files.schema.empty_table(), changes)
-        return columns
+            folded = fold_at_once(rewrite, source, rewrite.files.schema.empty_table(), changes)
+        return columns, folded.contradictions
 
 
 def read_at_once(source: Source, stack: ExitStack) -> tuple[pa.Table | None, int]:

@@ -11,7 +11,7 @@ from functools import cache, partial
 
 from txloom.config.contents import digest_of, pipeline_content
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.current.contradictions import findings_of
+from txloom.steps.current.contradictions import close_agreeing, findings_of
 from txloom.steps.merge.merge_plan import Merge, Work
 from txloom.steps.merge.planning import planned, without
 from txloom.steps.merge.repaired_findings import close_repaired
@@ -82,6 +82,7 @@ def merge_current(step: Step) -> Counts:
     seen = [*findings_of(paths, work.contradictions, followed.incomplete), *unknown, *several]
     new = findings.record(paths, seen, run_id, step.pipeline.source.format)
     note_back(paths, known, work.columns, run_id)
+    close_agreeing(healthy, paths, work.agreeing, known, run_id)
     merged = _write_all(healthy, work, failures)
     healthy = without(healthy, failures)
     if not failures.errors:

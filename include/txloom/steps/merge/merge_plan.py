@@ -1,6 +1,6 @@
 """The input of a merge, and the writes that it has planned."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,7 @@ class Work:
         contradictions: by table, JSON texts (`txloom.current.folding.contradictions`).
         columns: by table, which columns are gone after the merge; None: as before.
         several: by current table of an aggregate, documents that have several rows of a child of the relation `one`.
+        agreeing: the source tables whose rows are all computed from history, without any contradiction.
     """
 
     documents: Mapping[str, Callable[[], None]]
@@ -62,3 +63,4 @@ class Work:
     contradictions: Mapping[str, Sequence[str]]
     columns: Mapping[str, Columns | None]
     several: Mapping[str, Sequence[SeveralChildren]]
+    agreeing: Collection[str] = ()

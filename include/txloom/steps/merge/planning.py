@@ -62,9 +62,10 @@ def planned(merge: Merge) -> tuple[Pipeline, Work]:
                 if made.rewrite is not None
             },
             sum(made.changes for made in kept.values()),
-            {name: made.contradictions for name, made in kept.items()},
+            {name: made.contradictions for name, made in kept.items() if not made.is_anew},
             {name: made.columns for name, made in kept.items()},
             {name: composed.several for name, composed in documents.items() if name in written},
+            {name for name, made in kept.items() if made.is_anew and not made.contradictions},
         ),
     )
 
@@ -169,4 +170,5 @@ def _joined(some: Work, others: Work) -> Work:
         {**some.contradictions, **others.contradictions},
         {**some.columns, **others.columns},
         {**some.several, **others.several},
+        {*some.agreeing, *others.agreeing},
     )

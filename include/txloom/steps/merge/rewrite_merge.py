@@ -41,7 +41,7 @@ class TableMerge:
         rewrite: the commit in the making; None where nothing changes.
         changes: how many changes of history are applied.
         columns: which columns are gone after it; None: as before.
-        contradictions: JSON texts (`txloom.current.folding.contradictions`).
+        contradictions: JSON texts (`txloom.current.folding.contradictions`); with is_anew those of all changes.
         touched: by the columns that hold it, the keys of the documents to which changed rows belong or belonged.
         is_anew: whether it replaces all rows, so that every document may be touched.
     """
@@ -118,8 +118,8 @@ def prepare_anew(
     where = history_reader.upto(target)
     count, *_ = history_reader.count(paths, row_table, where, "false")
     rewrite = Rewrite.of(paths.table(row_table.current), row_table.key, shape)
-    columns = fold_first(session, Source(paths, row_table, Watermark(), where), rewrite)
-    return TableMerge(row_table, rewrite, count, columns, is_anew=True)
+    columns, contradictions = fold_first(session, Source(paths, row_table, Watermark(), where), rewrite)
+    return TableMerge(row_table, rewrite, count, columns, contradictions, is_anew=True)
 
 
 def may_rewrite(held: Sequence[TableFile]) -> bool:

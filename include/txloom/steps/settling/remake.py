@@ -37,7 +37,9 @@ from txloom.storage.targets import schemas, shadow_tables
 LOG = logging.getLogger(__name__)
 REJECTED = f'rows are dead letters with the cause "{UNKNOWN_TABLE}": redrive these'
 """What is missing, in words, if a redrive may bring it."""
-KINDS = ("may_come", "are_rejected", "is_undeclared")
+DISMISSED = f'dead letters with the cause "{UNKNOWN_TABLE}" have rows, and some of them were dismissed'
+"""What is missing, in words, if a redrive does not bring it because somebody dismissed the dead letters."""
+KINDS = ("may_come", "are_rejected", "are_dismissed", "is_undeclared")
 """The attributes of `Missing` that hold for several transactions only if they hold for each of them."""
 
 
@@ -52,6 +54,7 @@ class Missing:
         may_come: whether all that is missing of them are messages that have not arrived yet.
         are_rejected: whether a redrive may bring all that is missing of them: open dead letters have rows that came
             before their table was declared.
+        are_dismissed: whether dead letters have all that is missing of them, and some of these were dismissed.
         from_history: whether the rows that were made came from another history.
         is_undeclared: whether extracts of dates had what is missing, and it was not kept because it was not declared.
     """
@@ -61,6 +64,7 @@ class Missing:
     last_csn: int = 0
     may_come: bool = False
     are_rejected: bool = False
+    are_dismissed: bool = False
     from_history: bool = False
     is_undeclared: bool = False
 
@@ -79,6 +83,8 @@ class Missing:
         what = "rows have not arrived yet" if self.may_come else "messages are not kept any more, or cannot be read"
         if self.are_rejected:
             what = REJECTED
+        if self.are_dismissed:
+            what = DISMISSED
         if self.is_undeclared:
             what = "tables and columns that were not declared yet were not kept"
         between = f"csn {self.first_csn} to {self.last_csn}"
@@ -266,11 +272,11 @@ def _rejected(scope: Scope, need: Need) -> Missing:
     counts = scope.pipeline.completeness.rule == "counts"
     if counts or scope.redeclared is None or not (need.everything or need.gap is not None):
         return Missing()
-    if not (rejected := read_rejected(scope.pipeline, scope.paths, need.pair[1])):
+    if not (rejected := read_rejected(scope.pipeline, scope.paths, need.pair[1])).csns:
         return Missing()
-    csns = [csn for _, csn in rejected]
-    number = len({name for name, _ in rejected})
-    return Missing(number, min(csns), max(csns), are_rejected=not formats.is_ordered(scope.pipeline))
+    may_come = rejected.are_open and not formats.is_ordered(scope.pipeline)
+    kinds = {"are_rejected": may_come, "are_dismissed": not rejected.are_open}
+    return Missing(len({*rejected.transactions}), min(rejected.csns), max(rejected.csns), **kinds)
 
 
 def _find_fields(pipeline: Pipeline, history: str) -> list[str]:

@@ -195,7 +195,20 @@ def open_dead_letters(paths: TablePaths, columns: str, more: str = "", version: 
     return _open(paths, columns, more, version, None if known is None or known.letters is None else known)
 
 
-def _open(paths: TablePaths, columns: str, more: str, version: int | None, known: KnownOpen | None) -> pa.Table:
+def unread_dead_letters(paths: TablePaths, columns: str, more: str = "") -> pa.Table:
+    """Query the dead letters that are open or dismissed; more: what follows the table in the SQL."""
+    return _open(paths, columns, more, None, None, with_dismissed=True)
+
+
+def _open(
+    paths: TablePaths,
+    columns: str,
+    more: str,
+    version: int | None,
+    known: KnownOpen | None,
+    *,
+    with_dismissed: bool = False,
+) -> pa.Table:
     """Query the open dead letters; known: which were open at a time; None: all are compared with all that closes any.
 
     Of those that were open, only what came since is compared, and of those that came since only what can close them.
@@ -210,7 +223,7 @@ def _open(paths: TablePaths, columns: str, more: str, version: int | None, known
         after = min([known.landing, *cast("list[int]", new.column("landing").to_pylist())])
         dead = f"(select * from d where {known.later} or {known.earlier}) as d"
         released = f"(select * from t where release > {known.release} or {near('csn', csns)}) as t"
-    if exists(paths.table(names.DISMISSALS)):
+    if exists(paths.table(names.DISMISSALS)) and not with_dismissed:
         tables["x"] = opened(paths.table(names.DISMISSALS))
         conditions.append(f"not exists ({DISMISSED})")
     if exists(paths.table(names.TRANSACTIONS)):

@@ -1,6 +1,7 @@
 """A message of each source table that was ever landed, by which a declaration is asked whether it watches the table."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from txloom.config.models.pipeline import Pipeline, Table
 from txloom.events import formats, rejections
 from txloom.events.formats import SourceDecoder
 from txloom.events.source_names import folded
-from txloom.storage.dead_letters.open_letters import MESSAGE, open_dead_letters
+from txloom.storage.dead_letters.open_letters import MESSAGE, open_dead_letters, unread_dead_letters
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.paths import TablePaths
@@ -55,54 +56,81 @@ def watched_sources(pipeline: Pipeline, samples: pa.Table, spellings: dict[str, 
     return watched
 
 
+@dataclass(frozen=True)
+class Rejected:
+    """Rows of a declared table that are dead letters, because they came before the table was declared.
+
+    Args:
+        transactions: the id of each row's transaction; None if it is not known.
+        csns: the csn of each row; 0 if it is not known.
+        are_open: whether none of the dead letters was dismissed.
+    """
+
+    transactions: Sequence[str | None] = ()
+    csns: Sequence[int] = ()
+    are_open: bool = True
+
+
 def find_rejected(pipeline: Pipeline, paths: TablePaths) -> set[str]:
-    """Return the declared tables of which open dead letters have rows that came before the table was declared.
+    """Return the declared tables of which a redrive may bring rows that came before the table was declared.
+
+    Open dead letters have these rows. Those of an ordered source cannot be decoded without their transaction, so that
+    no redrive brings them.
 
     Args:
         pipeline: the declaration.
         paths: where the tables are.
     """
-    return {*_rejected(pipeline, paths).values()}
+    if formats.is_ordered(pipeline):
+        return set()
+    return {*_rejected(pipeline, open_dead_letters(paths, "distinct detail", f"where {OF_UNKNOWN}")).values()}
 
 
-def _rejected(pipeline: Pipeline, paths: TablePaths) -> dict[str, str]:
-    """Return, by the detail of open dead letters of unknown tables, the table that is now declared for their rows."""
+def find_unread(pipeline: Pipeline, paths: TablePaths) -> set[str]:
+    """Return the declared tables of which open or dismissed dead letters have rows that came before the declaration.
+
+    Args:
+        pipeline: the declaration.
+        paths: where the tables are.
+    """
+    return {*_rejected(pipeline, unread_dead_letters(paths, "distinct detail", f"where {OF_UNKNOWN}")).values()}
+
+
+def _rejected(pipeline: Pipeline, letters: pa.Table) -> dict[str, str]:
+    """Return, by the detail of dead letters of unknown tables, the table that is now declared for their rows."""
     if pipeline.source.format == "snapshots":
         return {}
     tables = dict[str, str]()
-    for row in open_dead_letters(paths, "distinct detail", f"where {OF_UNKNOWN}").to_pylist():
+    for row in letters.to_pylist():
         name = rejections.name_of_unknown(row["detail"])
         table = None if name is None else _named_when_unread(pipeline, {"source_table": name})
         tables |= {} if table is None else {row["detail"]: table}
     return tables
 
 
-def read_rejected(pipeline: Pipeline, paths: TablePaths, table: str) -> list[tuple[str | None, int]]:
-    """Return the rows of a table that open dead letters have, because they came before it was declared.
+def read_rejected(pipeline: Pipeline, paths: TablePaths, table: str) -> Rejected:
+    """Return the rows of a table that dead letters have, because they came before it was declared.
 
     Args:
         pipeline: the declaration.
         paths: where the tables are.
         table: the name of the table.
-
-    Returns:
-        the transaction and the csn of each row; None and 0 if they are not known.
     """
-    details = [detail for detail, name in _rejected(pipeline, paths).items() if name == table]
-    if not details:
-        return []
+    known = _rejected(pipeline, unread_dead_letters(paths, "distinct detail", f"where {OF_UNKNOWN}"))
+    if not (details := [detail for detail, name in known.items() if name == table]):
+        return Rejected()
     where = f"where {OF_UNKNOWN} and detail in ({text_list(details)})"
-    letters = open_dead_letters(paths, f"{MESSAGE}, xid, csn", where)
+    rows = unread_dead_letters(paths, f'{MESSAGE}, xid, csn, landing, "row"', where).to_pylist()
+    still = open_dead_letters(paths, 'landing, "row"', where).to_pylist()
+    are_open = {(row["landing"], row["row"]) for row in rows} <= {(row["landing"], row["row"]) for row in still}
     if formats.is_ordered(pipeline):
-        rows = letters.select(["xid", "csn"]).to_pylist()
-        return [(row["xid"], row["csn"] or 0) for row in rows]
-    decoder, rejected = SourceDecoder(pipeline), list[tuple[str | None, int]]()
-    for row in letters.to_pylist():
+        return Rejected([row["xid"] for row in rows], [row["csn"] or 0 for row in rows], are_open)
+    decoder, events = SourceDecoder(pipeline), list[dict[str, Any]]()
+    for row in rows:
         headers = None if row["headers"] is None else [dict(row["headers"])]
         if row["value"] is not None:
-            events = decoder.decode(row["topic"], [row["value"].encode()], headers).to_pylist()
-            rejected += [(event["transaction_id"], event["csn"] or 0) for event in events]
-    return rejected
+            events += decoder.decode(row["topic"], [row["value"].encode()], headers).to_pylist()
+    return Rejected([each["transaction_id"] for each in events], [each["csn"] or 0 for each in events], are_open)
 
 
 def _decoded(decoder: SourceDecoder, row: dict[str, Any]) -> str | None:
