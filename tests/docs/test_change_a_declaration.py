@@ -175,6 +175,12 @@ EDITS: dict[str, Edit] = {
     "a column gets another `source` that earlier rows lack": Edit(
         ALL, (total_from("{type: long, source: AMOUNT}"),), same("orders"), {"total": "amount"}
     ),
+    "`dropped_columns` changes": Edit(
+        replace(ALL, options={"keeps": "orders"}),
+        (ALL,),
+        lambda shop: (shop.shown("orders"), [{"id": row["id"], "total": None} for row in shop.source("orders")]),
+        {"total": "amount"},
+    ),
     "the key of a table gets other columns": Edit(ALL, (Declared(keys={"lines": "[id, o_id]"}),), same("lines")),
     "a key column gets another name, and keeps its source": Edit(
         ALL,

@@ -70,7 +70,8 @@ class EditedShop:
     ) -> None:
         """Write the declaration: columns by table, `name: type` or `name: {type, source}`; targets as YAML.
 
-        options: `incomplete` is the setting of the targets. `evolve` names the table that takes up undeclared columns.
+        options: `incomplete` is the setting of the targets. `evolve` names the table that takes up undeclared columns,
+        and `keeps` the one that keeps dropped columns.
         `unknown_tables` is the setting of the source. `rule: progress` leaves out the metadata. Every other option is a
         key of the pipeline, with its value as YAML.
         """
@@ -80,12 +81,13 @@ class EditedShop:
         if options.pop("rule", "counts") == "progress":
             text = text.replace(" transaction_topic: meta,", "")
             text = text.replace(f"rule: counts, patience: {self.patience}", "rule: progress")
-        evolves = options.pop("evolve", None)
+        evolves, keeps = options.pop("evolve", None), options.pop("keeps", None)
         for name, columns in tables.items():
             source = (sources or {}).get(name, f"APP.{name.upper()}")
             key = (keys or {}).get(name, "[id]")
             listed = ", ".join(f"{column}: {kind}" for column, kind in columns.items())
             kept = ", undeclared_columns: evolve" if name == evolves else ""
+            kept += ", dropped_columns: keep" if name == keeps else ""
             text += f"  - {{name: {name}, source: {source}, key: {key}{kept}, columns: {{{listed}}}}}\n"
         text += f"targets:\n  incomplete: {options.pop('incomplete', 'publish_without')}\n"
         text += f"  mirrors: [{', '.join(mirrors)}]\n  aggregates: [{', '.join(aggregates)}]\n"

@@ -55,9 +55,14 @@ class Bank(Lake):
     def __init__(self, spark: Any, folder: Path, broker: Broker, idle: str = "") -> None:
         self.broker, self.topic = broker, f"{folder.name}.accounts"
         broker.create_topic(self.topic, 3)
-        file = folder / "bank.yaml"
-        file.write_text(BANK.format(brokers=broker.address, topic=self.topic, idle=idle))
-        super().__init__(spark, folder, load(file))
+        self.file = folder / "bank.yaml"
+        self.file.write_text(BANK.format(brokers=broker.address, topic=self.topic, idle=idle))
+        super().__init__(spark, folder, load(self.file))
+
+    def declare(self, text: str) -> None:
+        """Write another declaration, which the next run follows."""
+        self.file.write_text(text)
+        self.pipeline = load(self.file)
 
     def send(self, *changes: Change, partition: int | None = None) -> None:
         sent = [(None, row(*c), None, (c[2] or 0) // 5 % 3 if partition is None else partition) for c in changes]
@@ -196,6 +201,25 @@ def test_a_row_whose_transaction_is_known_takes_no_other_with_it(lake: Lake) -> 
     ]
     (letter,) = lake.query("dead_letters", "select xid, csn, cause from t where kind = 'poison'")
     assert (letter["xid"], letter["csn"], letter["cause"]) == ("344", 344, "unknown operation")
+
+
+def test_a_topic_that_is_not_declared_any_more_holds_nothing_up(bank: Bank) -> None:
+    other = f"{bank.topic}.branches"
+    bank.broker.create_topic(other, 1)
+    text = bank.file.read_text()
+    bank.declare(text.replace(f"topics: [{bank.topic}]", f"topics: [{bank.topic}, {other}]"))
+    bank.send(*OPENED, *PAID)
+    bank.run()
+    assert bank.reached() == 0
+    bank.declare(text)
+    bank.send(*[change for change, _ in heartbeats(346)])
+    for change, partition in heartbeats(347):
+        bank.send(change, partition=partition)
+    bank.run()
+    assert bank.reached() == 345
+    paths = TablePaths(bank.warehouse, "bank")
+    assert {each["topic"] for each in partition_watermarks.as_rows(paths, bank.pipeline)} == {bank.topic}
+    assert other in {each["topic"] for each in partition_watermarks.as_rows(paths)}
 
 
 def test_how_far_each_partition_is_stands_in_a_table(bank: Bank) -> None:

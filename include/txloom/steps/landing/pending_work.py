@@ -103,7 +103,7 @@ def _due(pipeline: Pipeline, paths: TablePaths, now: datetime) -> list[str]:
     idle = partition_watermarks.idle_after(pipeline)
     clocks = small_tables.query(paths.change_events, "select max(landed_at) as at from t where kind = 'clock'")
     if idle is not None and clocks:
-        at = [datetime.fromtimestamp(row["at"] / 1e6, UTC) for row in partition_watermarks.as_rows(paths)]
+        at = [datetime.fromtimestamp(row["at"] / 1e6, UTC) for row in partition_watermarks.as_rows(paths, pipeline)]
         silent = sum(clocks[0]["at"] - each < idle <= now - each for each in at)
         why += [f"{silent} partitions have been silent for {idle}"] if silent else []
     return why

@@ -50,7 +50,8 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> LowW
     """Record, once, the highest csn that each partition has shown in a landing, and what was unreadable there.
 
     Returns:
-        the low watermark over all partitions after the landing; None where no partition waits for another.
+        the low watermark over all partitions of declared topics after the landing; None where no partition waits for
+        another.
     """
     if not _is_bounded(pipeline):
         return None
@@ -63,7 +64,8 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> LowW
         rows.append({**shown, "csn": partitions[key].csn, "torn": partitions[key].unreadable_since})
     if rows:
         small_tables.append(_path(paths), rows, SOURCE_PARTITIONS, once=(_write_id(paths, "shown"), landing.number))
-    if _is_counted(pipeline) and len(partitions) < 2:
+    declared = {key: state for key, state in partitions.items() if _is_declared(pipeline, key[0])}
+    if _is_counted(pipeline) and len(declared) < 2:
         return None
     idle = idle_after(pipeline)
     micros = None if idle is None else int(idle.total_seconds() * 1_000_000)
@@ -71,7 +73,7 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> LowW
         _known_poison(paths, landing.number) if landing.reads_source and not _is_counted(pipeline) else []
     )
     return low_watermark(
-        partitions.values(), at, micros, inclusive=_is_counted(pipeline), unreadable_ranges=unreadable_ranges
+        declared.values(), at, micros, inclusive=_is_counted(pipeline), unreadable_ranges=unreadable_ranges
     )
 
 
@@ -94,6 +96,12 @@ def _is_counted(pipeline: Pipeline) -> bool:
 def _counts(pipeline: Pipeline, topic: str) -> bool:
     """Return whether the low watermark is computed over a topic's partitions."""
     return topic == pipeline.source.transaction_topic if _is_counted(pipeline) else topic not in names.LOADS
+
+
+def _is_declared(pipeline: Pipeline, topic: str) -> bool:
+    """Return whether a topic is still declared: later landings read no partition of another one."""
+    kafka = pipeline.source.kafka
+    return kafka is None or topic in (*kafka.topics, pipeline.source.transaction_topic)
 
 
 def _known(paths: TablePaths, number: int) -> dict[Key, Partition]:
@@ -149,8 +157,14 @@ def _write_id(paths: TablePaths, step: str) -> str:
     return names.write_id(paths.pipeline, f"{names.SOURCE_PARTITIONS}.{step}", 0)
 
 
-def as_rows(paths: TablePaths) -> list[dict[str, Any]]:
-    """Return topic, partition, csn, at and unreadable_since of each partition now, the lowest csn first."""
+def as_rows(paths: TablePaths, pipeline: Pipeline | None = None) -> list[dict[str, Any]]:
+    """Return topic, partition, csn, at and unreadable_since of each partition now, the lowest csn first.
+
+    Args:
+        paths: where the tables are.
+        pipeline: the declaration, whose topics alone are returned; None: all topics that were ever declared.
+    """
     known = _known(paths, 2**63 - 1)
-    rows = [{"topic": key[0], "partition": key[1], **vars(each)} for key, each in known.items()]
+    kept = {key: each for key, each in known.items() if pipeline is None or _is_declared(pipeline, key[0])}
+    rows = [{"topic": key[0], "partition": key[1], **vars(each)} for key, each in kept.items()]
     return sorted(rows, key=lambda row: (row["csn"] or -1, row["topic"], row["partition"] or 0))

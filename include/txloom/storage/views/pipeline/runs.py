@@ -93,5 +93,6 @@ def partitions(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int
     read; None: all could).
     """
     paths = TablePaths(warehouse, pipeline.name)
-    rows = [{**row, "at": datetime.fromtimestamp(row["at"] / 1e6, UTC)} for row in partition_watermarks.as_rows(paths)]
+    known = partition_watermarks.as_rows(paths, pipeline)
+    rows = [{**row, "at": datetime.fromtimestamp(row["at"] / 1e6, UTC)} for row in known]
     return sliced(rows, number, size, last_step(paths))
