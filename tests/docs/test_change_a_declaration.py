@@ -15,7 +15,8 @@ NEEDS_SNAPSHOT = "the table needs a snapshot"
 STAYS_NULL = "earlier values stay null, and a finding names the column"
 REFUSED = "refused"
 REFUSED_KEYS = {
-    "root": "root",
+    "root of": "root",
+    "only in case": "columns.Total: found the name Total, expected total, or a name that differs",
     "partition_by": "partition_by",
     "narrower type": "columns.total: found int",
     "earlier rows lack": r"columns.total: found source AMOUNT, expected source_aliases: \[total\] in addition",
@@ -206,10 +207,18 @@ EDITS: dict[str, Edit] = {
     ),
     "a history gets another name": Edit(ALL, (lines_with("history: lines_log"),), same("lines")),
     "a current table gets another name": Edit(ALL, (lines_with("current: lines_now"),), mirror_named),
+    "a column or a child gets a name that differs from an earlier one only in case": Edit(
+        ALL,
+        (Declared({"orders": {"id": "long", "Total": "{type: long, source: total}"}, "lines": LINES}),),
+        same("orders", total="Total"),
+    ),
     "the root of an aggregate changes under the same history": Edit(
         of_documents(DOCUMENTS), (of_documents("{name: doc, root: lines}"),), documents
     ),
     "`partition_by` changes": Edit(ALL, (lines_with("partition_by: o_id"),), same("lines")),
+    "the source of a table or column is written in another case": Edit(
+        ALL, (replace(total_from("{type: long, source: TOTAL}"), sources={"orders": "app.Orders"}),), same("orders")
+    ),
     "an expectation, an alert or a schedule changes": Edit(
         ALL, (Declared(options={"schedule": "'@hourly'"}),), same("lines")
     ),

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ RENAMED = {"orders": ORDERS, "lines": {"id": "long", "o_id": "long", "count": "{
 ALL = {"orders": ORDERS, "lines": LINES}
 WITH_Q = {"lines": "[id, q]"}
 OTHER = {"orders": "APP.LINES", "lines": "APP.ORDERS"}
+IN_CASE = {"id": "long", "o_id": "long", "Q": "{type: long, source: q}"}
 PART = DOCUMENTS.replace("as: items", "as: parts")
 
 
@@ -238,3 +240,75 @@ def test_a_key_is_given_up_where_rows_were_only_inserted(tmp_path: Path) -> None
     shop.commit(("U", "lines", {"id": 10, "o_id": 1, "q": 9}))
     shop.run()
     assert shop.shown("lines") == shop.source("lines")
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["kept", "removed"])
+def test_a_name_that_differs_from_one_in_a_history_only_in_case_is_refused(tmp_path: Path, *, is_gone: bool) -> None:
+    shop = filled(tmp_path, LINES, MIRRORS, [DOCUMENTS])
+    if is_gone:
+        shop.declare({"orders": ORDERS, "lines": {"id": "long", "o_id": "long"}}, MIRRORS, [DOCUMENTS])
+        shop.run()
+    shop.declare({"orders": ORDERS, "lines": IN_CASE}, MIRRORS, [DOCUMENTS])
+    says = "tables[lines].columns.Q: found the name Q, expected q, or a name that differs from it not only in case. "
+    with pytest.raises(ConfigurationError) as refused:
+        shop.run()
+    assert says in str(refused.value)
+    assert "Or move the folders lines_changes and doc_stream away." in str(refused.value)
+    move_histories(shop)
+    shop.orders(3)
+    shop.run()
+    rows = [{"id": row["id"], "o_id": row["o_id"], "Q": row["q"]} for row in shop.source("lines")]
+    assert shop.shown("lines") == rows
+
+
+@pytest.mark.parametrize(
+    ("documents", "key", "name"),
+    [
+        (DOCUMENTS.replace("items", "ITEMS"), "children", "items"),
+        (DOCUMENTS.replace("root: orders", "root: Orders"), "root", "orders"),
+    ],
+)
+def test_a_field_that_differs_from_one_in_a_history_only_in_case_is_refused(
+    tmp_path: Path, documents: str, key: str, name: str
+) -> None:
+    shop = filled(tmp_path, LINES, [], [DOCUMENTS])
+    root = "Orders" if key == "root" else "orders"
+    shop.declare({root: ORDERS, "lines": LINES}, [], [documents], sources={root: "APP.ORDERS"})
+    with pytest.raises(ConfigurationError, match=rf"aggregates\[doc\].{key}: found the name .*, expected {name}, or"):
+        shop.run()
+    shutil.move(shop.lake.paths.table("doc_stream"), shop.folder / "doc_stream")
+    shop.run()
+    field = "ITEMS" if key == "children" else "items"
+    rows = [
+        {field if column == "items" else column: value for column, value in row.items()} for row in shop.documents()
+    ]
+    assert shop.shown("doc_current") == rows
+
+
+def test_a_column_is_not_taken_up_if_its_name_differs_from_one_in_a_history_only_in_case(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    shop.declare({"orders": {"id": "long", "Gift": "{type: long, source: present}"}}, ["{table: orders}"])
+    shop.commit(("I", "orders", {"id": 1, "present": 4}))
+    shop.run()
+    shop.declare({"orders": {"id": "long"}}, ["{table: orders}"], evolve="orders")
+    shop.commit(("I", "orders", {"id": 2, "gift": 5}))
+    shop.run()
+    assert [row["id"] for row in shop.shown("orders") or []] == [1, 2]
+    says = {row["column"]: row["evidence"] for row in open_findings(shop.lake.paths)}
+    assert says["gift"].endswith("its name in the lake is taken or not possible")
+
+
+def test_the_source_of_a_table_may_be_written_in_another_case(tmp_path: Path) -> None:
+    """Neither its messages are needed, nor a name that an earlier version recorded as it was written."""
+    shop = filled(tmp_path, LINES, MIRRORS, [DOCUMENTS])
+    shop.forget()
+    known = records.read(shop.lake.paths)
+    as_written = [
+        replace(each, declaration=each.declaration | {"source": each.declaration["source"].upper()}) for each in known
+    ]
+    records.append(shop.lake.paths, as_written, "earlier version")
+    shop.declare({"orders": ORDERS, "lines": LINES}, MIRRORS, [DOCUMENTS], sources={"lines": "app.Lines"})
+    shop.orders(3)
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines") and shop.shown("doc_current") == shop.documents()
+    assert open_findings(shop.lake.paths) == []

@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from txloom.config import names
+from txloom.config.contents import folded_source
 from txloom.config.models.column_types import ColumnType
 from txloom.config.models.pipeline import Column, Pipeline, Table
 from txloom.quality import findings as f
 from txloom.storage.declarations.records import FROM_EARLIER, FROM_STREAM, Record, present_names, read
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
@@ -87,15 +88,20 @@ def with_columns(pipeline: Pipeline, added: Iterable[tuple[str, str, str]]) -> P
 def _is_held_otherwise(
     pipeline: Pipeline, paths: TablePaths, known: Iterable[Record], name: str, column: str, source: str
 ) -> bool:
-    """Return whether the lake's tables hold a column of this name with another type than text, or of another source."""
+    """Return whether the lake's tables hold a column of this name otherwise.
+
+    It has another type than text, another source, or a name that differs in case.
+    """
     table = pipeline.table(name)
     for record in known:
-        if record.declaration["source"] == table.source:
+        if record.declaration["source"] == folded_source(table.source):
             _, earlier = record.declaration["columns"].get(column, ("", source))
             if earlier.casefold() != source.casefold():
                 return True
-    kinds = (fields[column] for fields in _stored(pipeline, paths, name) if column in fields)
-    return any(not pa.types.is_string(kind) for kind in kinds)
+    stored = [*_stored(pipeline, paths, name)]
+    if any(schema_evolution.find_alike(column, fields) for fields in stored):
+        return True
+    return any(not pa.types.is_string(fields[column]) for fields in stored if column in fields)
 
 
 def _stored(pipeline: Pipeline, paths: TablePaths, name: str) -> Iterator[dict[str, pa.DataType]]:
@@ -130,7 +136,8 @@ def columns_to_adopt(
     """Return the undeclared columns that their tables adopt, each with its column name.
 
     Left out are columns of tables without `undeclared_columns: evolve`, and names that are taken or not possible. A
-    name is taken also by a column that the lake's tables hold with another type than text, or of another source.
+    name is taken also by a column that the lake's tables hold with another type than text, of another source, or under
+    a name that differs in case.
     """
     chosen: dict[tuple[str, str], tuple[Undeclared, str]] = {}
     evolving = [each for each in undeclared if pipeline.table(each.table).undeclared_columns == "evolve"]
@@ -216,7 +223,7 @@ def listed_since(pipeline: Pipeline, paths: TablePaths, history: str) -> dict[st
     listed = dict[str, dict[str, tuple[int, int | None]]]()
     for member, field in members.items():
         table = pipeline.table(member)
-        of_source = [each for each in known if each.declaration["source"] == table.source]
+        of_source = [each for each in known if each.declaration["source"] == folded_source(table.source)]
         names_of = {each.pair[1] for each in of_source}
         of_history = [each for each in of_source if each.table == history]
         listed[field] = {}

@@ -241,6 +241,11 @@ def _widened(array: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array
     return array.cast(kind)
 
 
+def find_alike(name: str, held: Iterable[str]) -> list[str]:
+    """Return those of some names that differ from a name only in case: Delta takes them as one name."""
+    return [each for each in held if each != name and each.casefold() == name.casefold()]
+
+
 def can_become(old: pa.DataType, new: pa.DataType) -> bool:
     """Return whether `ensure` can give a column of a table another type; a text may still not be a value of it."""
     return _all_inside(old, new, _is_wider)

@@ -4,18 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from txloom.config.contents import table_content
+from txloom.config.contents import folded_source, table_content
 from txloom.config.load import line_of_column, line_of_key, line_of_target, locate
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.config.problems import Problem
 from txloom.errors import ConfigurationError
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, Record
-from txloom.storage.delta import schema_evolution
+from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.edits.held_members import HeldMember, Lost, can_hold, find_members
 from txloom.storage.landing import loaded_snapshots
 from txloom.storage.paths import TablePaths
+from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import partition_columns, row_tables
 
 TABLES = "tables"
@@ -97,10 +98,12 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
         known: the records, in order.
     """
     others = [*_other_histories(pipeline, paths, known), *_other_partitions(pipeline, paths)]
+    others += _find_fields_in_other_case(pipeline, paths)
     states = r.states(known)
     for table in pipeline.tables:
         members = [*find_members(pipeline, paths, states, table)]
-        others += [*_find_other_types(table, members), *_find_empty_keys(paths, table, members)]
+        others += [*_find_columns_in_other_case(table, members), *_find_other_types(table, members)]
+        others += [*_find_empty_keys(paths, table, members)]
         others += [*_find_lost_keys(paths, table, members), *_find_lost_values(pipeline, paths, table, members)]
     return others
 
@@ -109,11 +112,11 @@ def _other_histories(pipeline: Pipeline, paths: TablePaths, known: Sequence[Reco
     """Yield targets whose history holds rows of another target."""
     held = _held(known)
     for aggregate in pipeline.targets.aggregates:
-        declared = Held(aggregate.root, pipeline.table(aggregate.root).source, is_root=True)
+        declared = Held(aggregate.root, folded_source(pipeline.table(aggregate.root).source), is_root=True)
         if (other := _other(paths, aggregate.history, held, declared)) is not None:
             yield RefusedEdit("aggregates", aggregate.name, "root", aggregate.root, *_way_out(aggregate.history, other))
     for mirror in pipeline.targets.mirrors:
-        declared = Held(mirror.table, pipeline.table(mirror.table).source, is_root=False)
+        declared = Held(mirror.table, folded_source(pipeline.table(mirror.table).source), is_root=False)
         if (other := _other(paths, mirror.history, held, declared)) is not None:
             yield RefusedEdit("mirrors", mirror.table, "history", mirror.history, *_way_out(mirror.history, other))
 
@@ -172,6 +175,40 @@ def _other_partitions(pipeline: Pipeline, paths: TablePaths) -> Iterator[Refused
             way_out = schema_evolution.OTHER_PARTITIONS.format(folder=f"the folder {row_table.current}")
             hint = f"The rows of {row_table.current} lie so: {way_out}."
             yield RefusedEdit("mirrors", row_table.mirror.table, "partition_by", say, lie, hint)
+
+
+def _find_columns_in_other_case(table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
+    """Yield columns whose names differ only in case from one that a history has.
+
+    Delta takes such names as one name. A history keeps a column when it is removed or gets another name.
+    """
+    for column in table.columns:
+        alike = [
+            (each.history, name) for each in members for name in schema_evolution.find_alike(column.name, each.types)
+        ]
+        if alike:
+            expected, hint = _in_other_case([history for history, _ in alike], alike[0][1])
+            yield RefusedEdit(TABLES, table.name, column.name, f"the name {column.name}", expected, hint)
+
+
+def _find_fields_in_other_case(pipeline: Pipeline, paths: TablePaths) -> Iterator[RefusedEdit]:
+    """Yield members of aggregates whose fields differ only in case from one that the history has."""
+    for aggregate in pipeline.targets.aggregates:
+        if not exists(path := paths.table(aggregate.history)):
+            continue
+        held = arrow_tables.plain_schema(small_tables.schema_of(path)).names
+        for member, field in schemas.members_of(aggregate):
+            if alike := schema_evolution.find_alike(field, held):
+                expected, hint = _in_other_case([aggregate.history], alike[0])
+                key = "root" if member == aggregate.root else "children"
+                yield RefusedEdit("aggregates", aggregate.name, key, f"the name {field}", expected, hint)
+
+
+def _in_other_case(histories: Sequence[str], name: str) -> tuple[str, str]:
+    """Return what an edit may say instead of a name that differs only in case, and how it can stay."""
+    folders = [*dict.fromkeys(histories)]
+    named = f"the folder{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
+    return f"{name}, or a name that differs from it not only in case", f"Or move {named} away. {REBUILT}"
 
 
 def _find_other_types(table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
