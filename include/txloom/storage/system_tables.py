@@ -471,6 +471,7 @@ AUDIT_RESULTS = arrow_schema(
         ("kind", pa.string()),
         ("reason", pa.string()),
         ("not_compared", pa.list_(pa.string())),
+        ("declared", pa.string()),
     ]
 )
 """What an audit found in a table: how many rows the source has, how many differ, and the first of these.
@@ -484,7 +485,7 @@ newest change that the lake has of the row. A repair is what makes a row that di
 lacks it, U, D) with the source's row as a JSON object (of D the key), as it was at that csn. folder: the snapshot
 folder that stood for the database. kind: rows, or documents, which are compared with those that the rows of their
 members make, as "source"; null in rows of older versions of txloom. not_compared: sentences that say what was left out,
-and why.
+and why. declared: a digest of the declaration of the table whose rows were compared; null in rows of older versions.
 """
 
 GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])

@@ -197,7 +197,7 @@ def test_a_key_that_several_rows_have_is_named(shop: Shop) -> None:
     assert shop.differences("loose") == {(("2",), "repeated", None, "1 row", "3 rows")}
     assert shop.results()["loose"]["repairs"] == []
     with pytest.raises(ConfigurationError, match="the newest audit lists no rows that differ and can be repaired"):
-        chosen_tables(TablePaths(shop.warehouse, "shop"), Chosen())
+        chosen_tables(shop.pipeline, TablePaths(shop.warehouse, "shop"), Chosen())
 
 
 def test_documents_are_compared_with_what_the_rows_of_their_members_make(shop: Shop) -> None:

@@ -32,7 +32,7 @@ class DifferingRows(PipelineTask):
         params, step = context["params"], self.step(context)
         try:
             chosen = Chosen(params["audit"] or None, params["tables"])
-            audits = chosen_tables(step.paths, chosen)
+            audits = chosen_tables(step.pipeline, step.paths, chosen)
             folder, csn = snapshot_of(audits) or ("", "")
             large = large_shares(step.pipeline, step.paths, audits)
         except TxloomError as error:

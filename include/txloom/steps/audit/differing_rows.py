@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from txloom.config.contents import digest_of, table_content
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.secret_names import MASK
 from txloom.errors import ConfigurationError
@@ -49,16 +50,28 @@ class Chosen:
     audits: Mapping[str, str] = field(default_factory=dict)
 
 
-def chosen_tables(paths: TablePaths, chosen: Chosen) -> list[AuditedTable]:
-    """Return the tables that are chosen.
+def chosen_tables(pipeline: Pipeline, paths: TablePaths, chosen: Chosen) -> list[AuditedTable]:
+    """Return the tables that are chosen; if none is named, tables that were edited since their audit are left out.
 
-    Raises ConfigurationError where one of these has no rows that differ, or only ones that no repair can mend: their
-    key is null, or several have one key.
+    The rows of an audit are those of its declaration: by another one they may be rows of another source, or lack a
+    column.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        chosen: which audits and tables.
+
+    Raises:
+        ConfigurationError: one of these tables has no rows that differ, or only ones that no repair can mend, because
+            their key is null or several have one key; or its declaration was edited since the audit.
     """
     by_table = {each.table: each for each in audited_tables(paths, chosen.audit)}
     for name, run_id in chosen.audits.items():
         by_table |= {each.table: each for each in audited_tables(paths, run_id) if each.table == name}
-    differing = [by_table[name] for name in sorted(by_table) if by_table[name].repairs]
+    listed = [by_table[name] for name in sorted(by_table) if by_table[name].repairs]
+    edited = [each for each in listed if _is_edited(pipeline, each)]
+    _refuse_edited([each for each in edited if each.table in chosen.tables or len(edited) == len(listed)])
+    differing = [each for each in listed if each not in edited]
     audits = [each for each in differing if not chosen.tables or each.table in chosen.tables]
     missing = sorted(set(chosen.tables) - {each.table for each in audits})
     if missing or not audits:
@@ -67,6 +80,20 @@ def chosen_tables(paths: TablePaths, chosen: Chosen) -> list[AuditedTable]:
         there = f"; it lists rows of {', '.join(each.table for each in differing)}" if differing else ""
         raise ConfigurationError(f"{which} lists no rows{of} that differ and can be repaired{there}")
     return audits
+
+
+def _is_edited(pipeline: Pipeline, audited: AuditedTable) -> bool:
+    """Return whether a table is not declared any more, or is declared otherwise than when it was audited."""
+    declared = {table.name: digest_of(table_content(table)) for table in pipeline.tables}
+    if audited.table not in declared:
+        return True
+    return audited.declared is not None and audited.declared != declared[audited.table]
+
+
+def _refuse_edited(edited: Sequence[AuditedTable]) -> None:
+    if edited:
+        named = ", ".join(f"{each.table} (audit {each.run_id})" for each in edited)
+        raise ConfigurationError(f"the declaration was edited since the audit of {named}: audit again, then repair")
 
 
 def snapshot_of(audits: Sequence[AuditedTable]) -> tuple[str, int] | None:

@@ -71,7 +71,7 @@ def repair(step: Step, chosen: Chosen, allowed_rows: int | None = None) -> Count
             deleted or changed.
         SourceUnavailable: the database does not answer, or is at an earlier csn than the audit was.
     """
-    audits = chosen_tables(step.paths, chosen)
+    audits = chosen_tables(step.pipeline, step.paths, chosen)
     landing_tables.create_tables(step.paths)
     last = finish_last(step)
     known = loaded_topics(step.paths)

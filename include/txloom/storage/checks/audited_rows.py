@@ -61,6 +61,7 @@ class AuditedTable:
         repairs: of the first of them.
         differences: of these, as `audit_results` has them.
         snapshot: the folder that stood for the database, and the csn as of which it was; None: the database.
+        declared: a digest of the table's declaration then; None: an older version of txloom audited.
     """
 
     run_id: str
@@ -70,6 +71,7 @@ class AuditedTable:
     repairs: tuple[Repair, ...]
     differences: tuple[dict[str, Any], ...]
     snapshot: tuple[str, int] | None = None
+    declared: str | None = None
 
     @property
     def unlisted(self) -> int:
@@ -126,4 +128,5 @@ def _table(row: dict[str, Any]) -> AuditedTable:
     repairs = tuple(Repair(**each) for each in row["repairs"] or ())
     differences = tuple(row["differences"] or ())
     snapshot = None if row["folder"] is None else (row["folder"], row["source_position"])
-    return AuditedTable(row["run_id"], row["table"], row["at"], row["differing"], repairs, differences, snapshot)
+    about = (row["run_id"], row["table"], row["at"], row["differing"])
+    return AuditedTable(*about, repairs, differences, snapshot, row["declared"])
