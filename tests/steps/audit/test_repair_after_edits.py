@@ -1,4 +1,4 @@
-"""A repair loads the rows of an audit only while the declaration of their table is the one that was audited."""
+"""A repair loads the rows of an audit only if the declaration of their table has not changed since the audit."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -16,20 +16,20 @@ from txloom.steps.audit.repair import repair
 from txloom.storage.delta import small_tables
 from txloom.storage.system_tables import AUDIT_RESULTS
 
-EDITED = "the declaration was edited since the audit of orders (audit audit): audit again, then repair"
+EDITED = "no repair of orders (audit audit): the declaration was edited since then; audit again, then repair"
 OTHER_COLUMNS = {"id": "long", "amount": "{type: long, source: total}"}
 
 
 def declare(
     shop: EditedShop, name: str = "orders", columns: Mapping[str, str] = ORDERS, source: str = "APP.ORDERS"
 ) -> None:
-    """Declare the table of orders under a name, with some columns and a source, beside the lines."""
+    """Declare the orders with a table name, columns and a source, in addition to the lines."""
     shop.declare({name: columns, "lines": LINES}, [name, "lines"], sources={name: source})
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> EditedShop:
-    """Return a shop in whose orders an audit found one row to differ, and one in its lines."""
+    """Return a shop in which an audit found one differing row in the orders and one in the lines."""
     made = EditedShop(tmp_path)
     declare(made)
     made.orders(1, 2)
@@ -43,7 +43,7 @@ def shop(tmp_path: Path) -> EditedShop:
 
 
 def repaired(shop: EditedShop, *tables: str) -> int:
-    """Return how many rows a repair of some tables loads, or of all that differ."""
+    """Repair some tables, or all that differ, and return how many rows the repair loads."""
     return repair(step_of(shop.lake.pipeline, shop.lake.warehouse, "repair"), Chosen(tables=tables), 9)["rows"]
 
 

@@ -151,7 +151,7 @@ def test_the_finding_says_that_dead_letters_were_dismissed(tmp_path: Path) -> No
     shop.lake.step(dismiss, None, ALL, person="a person", reason="nobody needs these rows")
     shop.run()
     (says,) = evidence(shop)
-    assert 'dead letters with the cause "unknown table" have rows, and some of them were dismissed' in says
+    assert 'rows are dead letters with the cause "unknown table", and some of these were dismissed' in says
     (row,) = [each for each in open_findings(shop.lake.paths) if each["code"] == INCOMPLETE]
     (shown,) = with_present_hints(shop.lake.pipeline, shop.lake.paths, [row])
     assert shown["hint"] == row["hint"] != REDRIVE_HINT

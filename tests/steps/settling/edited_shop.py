@@ -71,7 +71,7 @@ class EditedShop:
         """Write the declaration: columns by table, `name: type` or `name: {type, source}`; targets as YAML.
 
         options: `incomplete` is the setting of the targets. `evolve` names the table that takes up undeclared columns,
-        and `keeps` the one that keeps dropped columns.
+        and `keeps` names the table that keeps dropped columns.
         `unknown_tables` is the setting of the source. `rule: progress` leaves out the metadata. Every other option is a
         key of the pipeline, with its value as YAML.
         """

@@ -208,6 +208,19 @@ def test_a_column_that_is_still_left_out_keeps_its_values(tmp_path: Path) -> Non
     assert shop.shown("orders") == shop.source("orders")
 
 
+def test_a_column_that_was_left_out_when_its_table_came_back_has_all_its_values_again(tmp_path: Path) -> None:
+    """Rows of the time without the table are made without the column, and then made again with it."""
+    shop = EditedShop(tmp_path)
+    for number, columns in enumerate([NOTED, None, {"id": "long", "status": "string"}, NOTED], 1):
+        if columns is None:
+            shop.declare({"lines": LINES}, ["lines"])
+        else:
+            declare_orders(shop, columns)
+        shop.commit(("I", "orders", {"id": number, "status": "new", "note": f"of {number}"}))
+        shop.run()
+    assert shop.shown("orders") == shop.source("orders")
+
+
 @pytest.mark.parametrize("taken_up", [False, True], ids=["declared", "taken up"])
 def test_a_backfill_finds_no_difference_in_inserts_from_before_a_column_was_there(
     tmp_path: Path, *, taken_up: bool

@@ -249,7 +249,7 @@ def test_a_name_that_differs_from_one_in_a_history_only_in_case_is_refused(tmp_p
         shop.declare({"orders": ORDERS, "lines": {"id": "long", "o_id": "long"}}, MIRRORS, [DOCUMENTS])
         shop.run()
     shop.declare({"orders": ORDERS, "lines": IN_CASE}, MIRRORS, [DOCUMENTS])
-    says = "tables[lines].columns.Q: found the name Q, expected q, or a name that differs from it not only in case. "
+    says = "tables[lines].columns.Q: found the name Q, expected q, or a name that differs in more than case. "
     with pytest.raises(ConfigurationError) as refused:
         shop.run()
     assert says in str(refused.value)
@@ -299,7 +299,7 @@ def test_a_column_is_not_taken_up_if_its_name_differs_from_one_in_a_history_only
 
 
 def test_the_source_of_a_table_may_be_written_in_another_case(tmp_path: Path) -> None:
-    """Neither its messages are needed, nor a name that an earlier version recorded as it was written."""
+    """The edit needs no messages, even if an earlier version recorded the source with its case."""
     shop = filled(tmp_path, LINES, MIRRORS, [DOCUMENTS])
     shop.forget()
     known = records.read(shop.lake.paths)

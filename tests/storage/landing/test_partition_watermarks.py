@@ -60,7 +60,7 @@ class Bank(Lake):
         super().__init__(spark, folder, load(self.file))
 
     def declare(self, text: str) -> None:
-        """Write another declaration, which the next run follows."""
+        """Write another declaration, and load it for the next run."""
         self.file.write_text(text)
         self.pipeline = load(self.file)
 
