@@ -207,7 +207,7 @@ EDITS: dict[str, Edit] = {
     ),
     "a history gets another name": Edit(ALL, (lines_with("history: lines_log"),), same("lines")),
     "a current table gets another name": Edit(ALL, (lines_with("current: lines_now"),), mirror_named),
-    "a column or a child gets a name that differs from an earlier one only in case": Edit(
+    "a column, a child or a root gets a name that differs from an earlier one only in case": Edit(
         ALL,
         (Declared({"orders": {"id": "long", "Total": "{type: long, source: total}"}, "lines": LINES}),),
         same("orders", total="Total"),

@@ -19,9 +19,9 @@ ALIASES = "source_aliases"
 def table_content(table: Table) -> Content:
     """Return what decides the rows of a watched table: source, key, columns, and what a column that is left out means.
 
-    source: in lower case, because names in the source match in any case. columns: by name in the lake, the type and the
-    name in the source. source_aliases: by name in the lake, the former names in the source, newest first; left out if
-    no column has any.
+    source: case-folded, because names of source tables match in any case. columns: by name in the lake, the type and
+    the name in the source. source_aliases: by name in the lake, the former names in the source, newest first; left out
+    if no column has any.
     """
     aliases = {column.name: list(column.source_aliases) for column in table.columns if column.source_aliases}
     content = {
@@ -34,7 +34,7 @@ def table_content(table: Table) -> Content:
 
 
 def folded_source(source: str) -> str:
-    """Return the name of a source table as contents have it: names that differ only in case are the same."""
+    """Return the name of a source table as contents hold it: case-folded, so that names in any case are equal."""
     return source.casefold()
 
 

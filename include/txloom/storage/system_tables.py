@@ -485,7 +485,8 @@ newest change that the lake has of the row. A repair is what makes a row that di
 lacks it, U, D) with the source's row as a JSON object (of D the key), as it was at that csn. folder: the snapshot
 folder that stood for the database. kind: rows, or documents, which are compared with those that the rows of their
 members make, as "source"; null in rows of older versions of txloom. not_compared: sentences that say what was left out,
-and why. declared: a digest of the declaration of the table whose rows were compared; null in rows of older versions.
+and why. declared: a digest of the declaration of the table whose rows were compared; null for documents, and in rows of
+older versions.
 """
 
 GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])

@@ -16,7 +16,7 @@ from txloom.steps.audit.repair import repair
 from txloom.storage.delta import small_tables
 from txloom.storage.system_tables import AUDIT_RESULTS
 
-EDITED = "no repair of orders (audit audit): the declaration was edited since then; audit again, then repair"
+EDITED = "the declaration was edited since the audit of orders (audit audit): audit again, then repair"
 OTHER_COLUMNS = {"id": "long", "amount": "{type: long, source: total}"}
 
 

@@ -51,10 +51,10 @@ class Chosen:
 
 
 def chosen_tables(pipeline: Pipeline, paths: TablePaths, chosen: Chosen) -> list[AuditedTable]:
-    """Return the tables that are chosen; if none is named, tables that were edited since their audit are left out.
+    """Return the chosen tables; if `chosen` names none, leave out tables that were edited since their audit.
 
-    The rows of an audit are those of its declaration: by another one they may be rows of another source, or lack a
-    column.
+    An audit lists rows according to the declaration at that time. Under another declaration, these may be rows of
+    another source, or lack a column.
 
     Args:
         pipeline: the declaration.
@@ -62,8 +62,8 @@ def chosen_tables(pipeline: Pipeline, paths: TablePaths, chosen: Chosen) -> list
         chosen: which audits and tables.
 
     Raises:
-        ConfigurationError: one of these tables has no rows that differ, or only ones that no repair can mend, because
-            their key is null or several have one key; or its declaration was edited since the audit.
+        ConfigurationError: a chosen table has no rows that differ, or only rows that a repair cannot correct, because
+            their key is null or several rows have the same key; or its declaration was edited since the audit.
     """
     by_table = {each.table: each for each in audited_tables(paths, chosen.audit)}
     for name, run_id in chosen.audits.items():
@@ -83,7 +83,7 @@ def chosen_tables(pipeline: Pipeline, paths: TablePaths, chosen: Chosen) -> list
 
 
 def _is_edited(pipeline: Pipeline, audited: AuditedTable) -> bool:
-    """Return whether a table is not declared any more, or is declared otherwise than when it was audited."""
+    """Return whether a table is no longer declared, or its declaration has changed since its audit."""
     declared = {table.name: digest_of(table_content(table)) for table in pipeline.tables}
     if audited.table not in declared:
         return True

@@ -58,11 +58,11 @@ def counted(detail: str | None) -> list[str]:
 def close_agreeing(
     pipeline: Pipeline, paths: TablePaths, tables: Collection[str], known: Iterable[dict[str, Any]], run_id: str
 ) -> None:
-    """Close findings about changed values in tables whose changes do not contradict one another any more.
+    """Close findings about changed values in tables whose changes no longer contradict each other.
 
-    An edit may give values to rows that lacked them, as when a column gets its former name in `source_aliases`. Where
-    the change that showed the difference was removed from history, the finding stays open. A repeated call closes
-    nothing more.
+    An edit may give values to rows that lacked them, for example by adding the former name of a column to
+    `source_aliases`. If the change that showed the difference was removed from history, the finding stays open. A
+    repeated call closes nothing more.
 
     Args:
         pipeline: the declaration with columns that tables took up.
@@ -76,10 +76,10 @@ def close_agreeing(
         for each in row_tables(pipeline)
         if each.table.name in tables
     }
-    # Without a transaction, the finding names values that are null because their messages are gone.
+    # A finding without a transaction names values that are null because their messages are gone: it is left open.
     shown = (row for row in known if row["code"] == f.CHANGED and row["table"] in since and row["xid"] is not None)
     over = [row for row in shown if (row["since_csn"] or 0) > since[row["table"]]]
-    findings.close(paths, over, run_id, "all rows were computed from history, and no image before differs")
+    findings.close(paths, over, run_id, "all rows were recomputed from history, and no image before differs")
 
 
 def _finding(table: str, about: Mapping[str, object]) -> Finding:

@@ -28,7 +28,7 @@ def fold_first(session: "Callable[[], SparkSession]", source: Source, rewrite: R
     """Fold all changes of a source into the rows of a table that has none, and let a commit in the making have them.
 
     Returns:
-        Which columns the source dropped; contradictions between the changes, as JSON texts
+        The columns that the source dropped, and the contradictions between the changes as JSON texts
         (`txloom.current.folding.contradictions`).
     """
     with ExitStack() as stack:

@@ -41,7 +41,7 @@ class TableMerge:
         rewrite: the commit in the making; None where nothing changes.
         changes: how many changes of history are applied.
         columns: which columns are gone after it; None: as before.
-        contradictions: JSON texts (`txloom.current.folding.contradictions`); with is_anew those of all changes.
+        contradictions: JSON texts (`txloom.current.folding.contradictions`); if `is_anew`, of all changes.
         touched: by the columns that hold it, the keys of the documents to which changed rows belong or belonged.
         is_anew: whether it replaces all rows, so that every document may be touched.
     """

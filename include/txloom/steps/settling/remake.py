@@ -37,8 +37,8 @@ from txloom.storage.targets import schemas, shadow_tables
 LOG = logging.getLogger(__name__)
 REJECTED = f'rows are dead letters with the cause "{UNKNOWN_TABLE}": redrive these'
 """What is missing, in words, if a redrive may bring it."""
-DISMISSED = f'dead letters with the cause "{UNKNOWN_TABLE}" have rows, and some of them were dismissed'
-"""What is missing, in words, if a redrive does not bring it because somebody dismissed the dead letters."""
+DISMISSED = f'rows are dead letters with the cause "{UNKNOWN_TABLE}", and some of these were dismissed'
+"""What is missing, in words, if a redrive does not bring all of it because dead letters were dismissed."""
 KINDS = ("may_come", "are_rejected", "are_dismissed", "is_undeclared")
 """The attributes of `Missing` that hold for several transactions only if they hold for each of them."""
 
@@ -54,7 +54,7 @@ class Missing:
         may_come: whether all that is missing of them are messages that have not arrived yet.
         are_rejected: whether a redrive may bring all that is missing of them: open dead letters have rows that came
             before their table was declared.
-        are_dismissed: whether dead letters have all that is missing of them, and some of these were dismissed.
+        are_dismissed: whether all that is missing of them is in dead letters, and some of these were dismissed.
         from_history: whether the rows that were made came from another history.
         is_undeclared: whether extracts of dates had what is missing, and it was not kept because it was not declared.
     """

@@ -149,10 +149,10 @@ def taken_up_since(paths: TablePaths, pipeline: Pipeline, states: Mapping[Pair, 
 
 
 def redriven_since(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State]) -> list[Record]:
-    """Return records of members that lacked rows because these were dead letters, if that is over.
+    """Return records of members that lacked rows because of dead letters, if the dead letters are no longer the cause.
 
-    It is over if a redrive can bring none of these rows any more. If some of the dead letters were dismissed, it is
-    over once none is left, because a dismissal may be taken back. Nothing is written.
+    Dead letters are no longer the cause if a redrive can bring none of these rows any more. If some of them were
+    dismissed, none may be left, neither open nor dismissed, because a dismissal can be taken back. Nothing is written.
 
     Args:
         pipeline: the declaration with columns that tables took up.

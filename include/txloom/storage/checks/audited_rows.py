@@ -61,7 +61,7 @@ class AuditedTable:
         repairs: of the first of them.
         differences: of these, as `audit_results` has them.
         snapshot: the folder that stood for the database, and the csn as of which it was; None: the database.
-        declared: a digest of the table's declaration then; None: an older version of txloom audited.
+        declared: a digest of the table's declaration at the audit; None: an older version of txloom wrote the result.
     """
 
     run_id: str

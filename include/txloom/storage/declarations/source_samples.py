@@ -72,10 +72,10 @@ class Rejected:
 
 
 def find_rejected(pipeline: Pipeline, paths: TablePaths) -> set[str]:
-    """Return the declared tables of which a redrive may bring rows that came before the table was declared.
+    """Return the declared tables for which a redrive may bring rows that came before the table was declared.
 
-    Open dead letters have these rows. Those of an ordered source cannot be decoded without their transaction, so that
-    no redrive brings them.
+    Open dead letters have these rows. No redrive brings rows of an ordered source, because these rows cannot be
+    decoded without their transaction.
 
     Args:
         pipeline: the declaration.
@@ -87,7 +87,7 @@ def find_rejected(pipeline: Pipeline, paths: TablePaths) -> set[str]:
 
 
 def find_unread(pipeline: Pipeline, paths: TablePaths) -> set[str]:
-    """Return the declared tables of which open or dismissed dead letters have rows that came before the declaration.
+    """Return the declared tables with rows in open or dismissed dead letters that came before the table was declared.
 
     Args:
         pipeline: the declaration.
@@ -97,7 +97,7 @@ def find_unread(pipeline: Pipeline, paths: TablePaths) -> set[str]:
 
 
 def _rejected(pipeline: Pipeline, letters: pa.Table) -> dict[str, str]:
-    """Return, by the detail of dead letters of unknown tables, the table that is now declared for their rows."""
+    """Map the detail of dead letters of unknown tables to the table that is now declared for their rows."""
     if pipeline.source.format == "snapshots":
         return {}
     tables = dict[str, str]()
@@ -109,7 +109,7 @@ def _rejected(pipeline: Pipeline, letters: pa.Table) -> dict[str, str]:
 
 
 def read_rejected(pipeline: Pipeline, paths: TablePaths, table: str) -> Rejected:
-    """Return the rows of a table that dead letters have, because they came before it was declared.
+    """Return the rows of a table that are open or dismissed dead letters because they came before its declaration.
 
     Args:
         pipeline: the declaration.

@@ -88,9 +88,9 @@ def with_columns(pipeline: Pipeline, added: Iterable[tuple[str, str, str]]) -> P
 def _is_held_otherwise(
     pipeline: Pipeline, paths: TablePaths, known: Iterable[Record], name: str, column: str, source: str
 ) -> bool:
-    """Return whether the lake's tables hold a column of this name otherwise.
+    """Return whether the lake's tables hold a conflicting column of this name.
 
-    It has another type than text, another source, or a name that differs in case.
+    Such a column has a type other than text, another source, or a name that differs only in case.
     """
     table = pipeline.table(name)
     for record in known:
@@ -136,8 +136,8 @@ def columns_to_adopt(
     """Return the undeclared columns that their tables adopt, each with its column name.
 
     Left out are columns of tables without `undeclared_columns: evolve`, and names that are taken or not possible. A
-    name is taken also by a column that the lake's tables hold with another type than text, of another source, or under
-    a name that differs in case.
+    name is also taken if the lake's tables hold a column of this name with a type other than text, or from another
+    source. A column whose name differs only in case takes it too.
     """
     chosen: dict[tuple[str, str], tuple[Undeclared, str]] = {}
     evolving = [each for each in undeclared if pipeline.table(each.table).undeclared_columns == "evolve"]

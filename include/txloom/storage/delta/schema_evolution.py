@@ -242,7 +242,7 @@ def _widened(array: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array
 
 
 def find_alike(name: str, held: Iterable[str]) -> list[str]:
-    """Return those of some names that differ from a name only in case: Delta takes them as one name."""
+    """Return the names in `held` that differ from `name` only in case: Delta treats them as the same name."""
     return [each for each in held if each != name and each.casefold() == name.casefold()]
 
 

@@ -178,9 +178,9 @@ def _other_partitions(pipeline: Pipeline, paths: TablePaths) -> Iterator[Refused
 
 
 def _find_columns_in_other_case(table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
-    """Yield columns whose names differ only in case from one that a history has.
+    """Yield columns whose names differ only in case from that of a column in a history.
 
-    Delta takes such names as one name. A history keeps a column when it is removed or gets another name.
+    Delta treats such names as the same name. A history keeps a column that was removed or renamed.
     """
     for column in table.columns:
         alike = [
@@ -192,7 +192,7 @@ def _find_columns_in_other_case(table: Table, members: Sequence[HeldMember]) -> 
 
 
 def _find_fields_in_other_case(pipeline: Pipeline, paths: TablePaths) -> Iterator[RefusedEdit]:
-    """Yield members of aggregates whose fields differ only in case from one that the history has."""
+    """Yield members of aggregates whose field names differ only in case from that of a field in the history."""
     for aggregate in pipeline.targets.aggregates:
         if not exists(path := paths.table(aggregate.history)):
             continue
@@ -205,10 +205,10 @@ def _find_fields_in_other_case(pipeline: Pipeline, paths: TablePaths) -> Iterato
 
 
 def _in_other_case(histories: Sequence[str], name: str) -> tuple[str, str]:
-    """Return what an edit may say instead of a name that differs only in case, and how it can stay."""
+    """Return `expected` and `hint` of an edit with a name that differs only in case from one in histories."""
     folders = [*dict.fromkeys(histories)]
     named = f"the folder{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
-    return f"{name}, or a name that differs from it not only in case", f"Or move {named} away. {REBUILT}"
+    return f"{name}, or a name that differs in more than case", f"Or move {named} away. {REBUILT}"
 
 
 def _find_other_types(table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:

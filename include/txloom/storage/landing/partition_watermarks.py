@@ -50,7 +50,7 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> LowW
     """Record, once, the highest csn that each partition has shown in a landing, and what was unreadable there.
 
     Returns:
-        the low watermark over all partitions of declared topics after the landing; None where no partition waits for
+        the low watermark over all partitions of declared topics after the landing; None if no partition waits for
         another.
     """
     if not _is_bounded(pipeline):
@@ -99,7 +99,7 @@ def _counts(pipeline: Pipeline, topic: str) -> bool:
 
 
 def _is_declared(pipeline: Pipeline, topic: str) -> bool:
-    """Return whether a topic is still declared: later landings read no partition of another one."""
+    """Return whether a topic is still declared: landings read no partitions of other topics."""
     kafka = pipeline.source.kafka
     return kafka is None or topic in (*kafka.topics, pipeline.source.transaction_topic)
 
@@ -162,7 +162,7 @@ def as_rows(paths: TablePaths, pipeline: Pipeline | None = None) -> list[dict[st
 
     Args:
         paths: where the tables are.
-        pipeline: the declaration, whose topics alone are returned; None: all topics that were ever declared.
+        pipeline: the declaration, to return only partitions of its topics; None: of all topics ever declared.
     """
     known = _known(paths, 2**63 - 1)
     kept = {key: each for key, each in known.items() if pipeline is None or _is_declared(pipeline, key[0])}
