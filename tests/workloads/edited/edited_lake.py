@@ -253,7 +253,7 @@ class Edited:
         self.lake.runs += 1
         if not self.lake.rows("transactions"):
             return
-        if content_of(self.merged) != content_of(self.editor.view):
+        if any(content_of(view) != content_of(self.editor.view) for view in (self.merged, self.merge.view)):
             # It refuses tables that did not take up their declaration.
             return
         with self.lake.in_pieces():
