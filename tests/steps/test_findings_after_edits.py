@@ -309,6 +309,23 @@ def test_a_date_that_has_the_renamed_table_closes_its_finding(tmp_path: Path) ->
     assert open_of(club) == []
 
 
+def test_a_date_that_is_compared_before_the_merge_closes_the_finding_of_a_renamed_column(tmp_path: Path) -> None:
+    """Only the merge that follows gives the finding the new name."""
+    club = Club(tmp_path, "full")
+    club.declare(TRIPS)
+    club.put(1, trips=[{"key": 1, "city": "a"}])
+    club.cycle(1)
+    club.put(2, trips=[{"key": 1}])
+    club.cycle(2)
+    assert open_of(club) == [(f.NOT_EXTRACTED, "trips", "city")]
+    club.declare(TRIPS.replace("city: string", "town: {type: string, source: city}"))
+    club.put(3, trips=[{"key": 1, "city": "a"}])
+    club.land(3)
+    assert open_of(club) == []
+    club.show()
+    assert open_of(club) == []
+
+
 def test_a_finding_of_an_extract_closes_with_its_column_or_table(tmp_path: Path) -> None:
     club = Club(tmp_path, "full")
     club.declare(TRIPS, RIDES)

@@ -11,6 +11,7 @@ from txloom.steps.backfill.backfill import backfill
 from txloom.storage.checks.findings import open_findings
 from txloom.storage.declarations import records as r
 
+OF_LINES = "{name: of_lines, root: lines, children: []}"
 NO_TOTAL = {"orders": {"id": "long"}, "lines": LINES}
 MIRRORS = ["{table: orders}", "{table: lines}"]
 
@@ -98,20 +99,24 @@ def test_a_column_that_could_not_be_shown_while_the_lake_had_another_one_has_all
     assert shop.shown("orders") == expected_texts(shop)
 
 
-def test_a_late_row_of_a_complete_history_is_judged_by_the_merge_of_its_cycle(tmp_path: Path) -> None:
+@pytest.mark.parametrize("documents", [(), (OF_LINES,)], ids=["a mirror alone", "with documents"])
+def test_a_late_row_of_a_complete_history_is_judged_by_the_merge_of_its_cycle(
+    tmp_path: Path, documents: tuple[str, ...]
+) -> None:
     """The transaction was released before its table was declared, and had all rows that its metadata counts."""
     shop = EditedShop(tmp_path)
     shop.declare({"orders": ORDERS}, ["orders"])
     shop.orders(1, 2)
     shop.run()
-    shop.declare({"orders": ORDERS, "lines": LINES}, ["orders", "lines"])
+    shop.declare({"orders": ORDERS, "lines": LINES}, ["orders", "lines"], documents)
     shop.run()
     assert shop.shown("lines") == shop.source("lines")
     shop.send("lines", shop._row("I", "lines", 9, None, {"id": 99, "o_id": 1, "q": 1}))
     for _ in range(2):
         shop.run()
-        newest = shop.states_of()["lines_changes", "lines"].newest
-        assert (newest.status, newest.since_csn) == (r.INCOMPLETE, shop.csn + 1)
+        for pair in [("lines_changes", "lines"), *([("of_lines_stream", "lines")] if documents else [])]:
+            newest = shop.states_of()[pair].newest
+            assert (newest.status, newest.since_csn) == (r.INCOMPLETE, shop.csn + 1)
         assert shop.shown("lines") is None
         (finding,) = open_findings(shop.lake.paths)
         assert (finding["code"], finding["table"]) == (INCOMPLETE, "lines")

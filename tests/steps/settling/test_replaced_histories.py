@@ -1,17 +1,23 @@
 """Test histories of tables that get another source or key after some of their messages are gone."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from steps.settling.edited_shop import DOCUMENTS, EXCHANGED, LINES, ORDERS, EditedShop, Row, exchanged
 from steps.settling.test_settle import OF_LINES, OF_ORDERS, as_of, shop
+from txloom.quality.findings import INCOMPLETE
+from txloom.steps.merge.merge_current import merge_current
+from txloom.storage.checks import findings
 from txloom.storage.declarations import records as r
 from workloads.play import impatient
 
 __all__ = ["shop"]
 KEY = {"lines": "[id, o_id]"}
 OTHER = {"lines": "APP.OTHER"}
+ALONE = "{name: lone, root: orders, children: []}"
+RENAMED_KEY = {"nr": "{type: long, source: id}", "total": "long"}
 
 
 def fill(shop: EditedShop) -> None:
@@ -133,3 +139,46 @@ def test_rows_are_replaced_when_no_message_is_waited_for_any_longer(shop: Edited
         shop.load("lines", 160)
         shop.run()
     assert shop.shown("lines") == expected(shop, "names and key")
+
+
+def name_key(shop: EditedShop, *targets: str, nr: bool = False, note: bool = False) -> None:
+    """Declare orders and lines; the key of orders may have another name, and orders a note."""
+    columns = RENAMED_KEY if nr else ORDERS
+    mirrors, documents = [each for each in targets if "root" not in each], [each for each in targets if "root" in each]
+    tables = {"orders": {**columns, "note": "string"} if note else columns, "lines": LINES}
+    shop.declare(tables, [OF_LINES, *mirrors], documents, keys={"orders": "[nr]" if nr else "[id]"})
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["kept", "gone"])
+@pytest.mark.parametrize("targets", [(OF_ORDERS,), (ALONE,), (DOCUMENTS,), (OF_ORDERS, ALONE), (OF_ORDERS, DOCUMENTS)])
+def test_rows_that_were_written_under_a_key_name_of_before_are_made_again(
+    tmp_path: Path, targets: tuple[str, ...], *, is_gone: bool
+) -> None:
+    """A buffer wrote rows under another name of the key, and no merge followed before the name was taken back."""
+    shop = EditedShop(tmp_path)
+    name_key(shop, *targets)
+    shop.orders(1)
+    shop.run()
+    name_key(shop, *targets, nr=True)
+    shop.orders(2)
+    shop.lake.runs += 1
+    shop.lake.land()
+    shop.lake.buffer()
+    name_key(shop, *targets, nr=True, note=True)
+    assert shop.lake.step(merge_current, shop.lake.session)["merged"] == 0
+    if is_gone:
+        shop.forget()
+    name_key(shop, *targets)
+    shop.orders(3)
+    shop.run()
+    current = {OF_ORDERS: "orders", ALONE: "lone_current", DOCUMENTS: "doc_current"}
+    if is_gone:
+        assert [shop.shown(current[each]) for each in targets] == [None] * len(targets)
+        (finding,) = findings.open_findings(shop.lake.paths)
+        assert (finding["code"], finding["since_csn"]) == (INCOMPLETE, 120)
+        shop.load("orders")
+    rows = {"orders": shop.source("orders"), "lone_current": shop.source("orders"), "doc_current": shop.documents()}
+    assert [shop.shown(current[each]) for each in targets] == [rows[current[each]] for each in targets]
+    histories = {OF_ORDERS: "orders_changes", ALONE: "lone_stream", DOCUMENTS: "doc_stream"}
+    written = [row for each in targets for row in shop.lake.rows(histories[each]) if row["_txloom_csn"] == 120]
+    assert [row for row in written if row["id"] is None and row.get("orders", True)] == []

@@ -18,7 +18,7 @@ from txloom.steps.backfill.scope import HIGHEST, SHORT, Scope, Target, only
 from txloom.steps.backfill.table_comparison import STAY, Comparison
 from txloom.steps.settling import copying
 from txloom.steps.settling.need import Need
-from txloom.steps.settling.replacing import replace_rows, take_out_moved
+from txloom.steps.settling.replacing import replace_rows, take_out_keyless, take_out_moved
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.declarations import history_rewriting
@@ -128,6 +128,8 @@ def remake(
                 is_compared = _write(step, scope, target)
                 if is_compared and (fields := _find_fields(pipeline, target.name)):
                     take_out_moved(scope, target, fields)
+                lacking = [need for need in of_history if missing[need.pair].transactions]
+                take_out_keyless(scope, target, states, lacking)
                 continue
             newest = {need.pair: states[need.pair].newest for need in replaced}
             if not all(is_waited_for(pipeline, newest[pair], missing[pair], now) for pair in newest):
@@ -282,10 +284,9 @@ def _rejected(scope: Scope, need: Need) -> Missing:
 def _find_fields(pipeline: Pipeline, history: str) -> list[str]:
     """Return the fields with changes of an aggregate's history.
 
-    Return [] for the history of a mirror or of an aggregate without children: only changes of children can get other
-    parents.
+    Return [] for the history of a mirror, which identifies changes otherwise than by the key of a root.
     """
-    aggregates = [each for each in pipeline.targets.aggregates if each.history == history and each.children]
+    aggregates = [each for each in pipeline.targets.aggregates if each.history == history]
     return [field for each in aggregates for _, field in schemas.members_of(each)]
 
 

@@ -1,13 +1,18 @@
 """Replace rows of a history after a table gets another source or key, or changes of a child get other parents."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray
 from txloom.config import names
+from txloom.config.contents import Content
+from txloom.current.folding.value_sources import WHOLE
 from txloom.current.row_hashes import row_hashes
 from txloom.steps.backfill.compare import counts_of
 from txloom.steps.backfill.scope import Scope, Target
@@ -16,6 +21,7 @@ from txloom.steps.settling.need import Need, renaming_of
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations.records import Pair, State
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import opened
 from txloom.storage.targets.shadow_tables import KIND, SURPLUS
 
 
@@ -70,10 +76,11 @@ def _without_other_source(rows: pa.Table, need: Need, field: str | None) -> pa.T
 
 
 def take_out_moved(scope: Scope, target: Target, fields: Sequence[str]) -> None:
-    """Remove the changes that an aggregate's history still has under an earlier parent, in one commit.
+    """Remove the changes that an aggregate's history still has under an earlier parent or key, in one commit.
 
     A transaction that was made again has one row for each root that it concerns. Any other row of the transaction is of
-    a root that is no longer the parent of a changed child. A repeated call removes nothing more.
+    a root that is no longer the parent of a changed child, or has its key under a name that was declared for a while.
+    A repeated call removes nothing more.
 
     Args:
         scope: the rebuild, whose rows were already written to the history.
@@ -86,6 +93,83 @@ def take_out_moved(scope: Scope, target: Target, fields: Sequence[str]) -> None:
     parts = history_rewriting.rows_of(path)
     rows = (_without_changes(each, fields, pc.invert(_is_among(each, target, moved))) for each in parts)
     history_rewriting.replace(path, arrow_tables.plain_schema(small_tables.schema_of(path)), rows)
+
+
+def take_out_keyless(scope: Scope, target: Target, states: Mapping[Pair, State], needs: Iterable[Need]) -> None:
+    """Remove changes without a complete key from a history, in one commit: no table can be computed from these.
+
+    A run may die, or be followed by an edit, after a buffer wrote changes by a declaration that gave the key another
+    name. If the messages of these changes are gone too, the history lacks their transactions. A repeated call removes
+    nothing more.
+
+    Args:
+        scope: the rebuild, whose rows were already written to the history.
+        target: the history.
+        states: the state of each history's member.
+        needs: the needs of members that lack transactions.
+    """
+    path = scope.paths.table(target.name)
+    keyless = [_Keyless.of(need, states[need.pair].newest.declaration) for need in needs if need.gap is not None]
+    if not any(each.is_in(path) for each in keyless):
+        return
+
+    def kept(rows: pa.Table) -> pa.Table:
+        for each in keyless:
+            rows = each.take_out(rows)
+        return rows
+
+    parts, schema = history_rewriting.rows_of(path), arrow_tables.plain_schema(small_tables.schema_of(path))
+    history_rewriting.replace(path, schema, (kept(rows) for rows in parts))
+
+
+@dataclass(frozen=True)
+class _Keyless:
+    """Changes of a history's member that lack a part of their key.
+
+    Args:
+        key: the columns of the key.
+        field: of an aggregate's history, the field of the member; None: the history is a mirror's.
+        after: the release after which the changes were written.
+    """
+
+    key: Sequence[str]
+    field: str | None
+    after: int
+
+    @classmethod
+    def of(cls, need: Need, declaration: Content) -> "_Keyless":
+        assert need.gap is not None
+        return cls(declaration["key"], declaration.get("field"), need.gap)
+
+    def is_in(self, path: str) -> bool:
+        """Return whether a history has such changes."""
+        parts = arrow_tables.batches({"t": opened(path)}, f"select * from t where _txloom_release > {self.after}")
+        return any(pc.any(pc.invert(self._find_kept(rows))).as_py() for rows in parts)
+
+    def take_out(self, rows: pa.Table) -> pa.Table:
+        """Return rows of a history without these changes."""
+        is_kept = self._find_kept(rows)
+        if self.field is None:
+            return rows.filter(is_kept)
+        lists = rows.column(self.field).combine_chunks()
+        sizes = np.bincount(pc.list_parent_indices(lists).filter(is_kept).to_numpy(), minlength=len(lists))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
+        values = pc.list_flatten(lists).filter(is_kept)
+        changes: AnyArray = pa.ListArray.from_arrays(offsets, values, type=lists.type)  # type: ignore[call-overload]
+        return _with_changes(rows.set_column(rows.column_names.index(self.field), self.field, changes))
+
+    def _find_kept(self, rows: pa.Table) -> AnyArray:
+        """Return which changes of the member stay, in the order of the rows."""
+        is_later = pc.greater(rows.column("_txloom_release").combine_chunks(), pa.scalar(self.after))
+        columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
+        if self.field is not None:
+            changes = pc.list_flatten(columns[self.field])
+            is_later = is_later.take(pc.list_parent_indices(columns[self.field]))
+            columns = {each.name: pc.struct_field(changes, [i]) for i, each in enumerate(changes.type)}
+        is_whole = pc.is_in(columns["_txloom_op"], value_set=pa.array(WHOLE))
+        has_key = reduce(pc.and_, [pc.is_valid(columns[name]) for name in self.key])
+        kept: AnyArray = pc.or_(pc.invert(is_later), pc.or_(is_whole, has_key))
+        return kept
 
 
 def _find_moved(scope: Scope, target: Target) -> AnyArray:
@@ -114,6 +198,11 @@ def _without_changes(rows: pa.Table, fields: Sequence[str], is_kept: AnyArray) -
         changes = rows.column(field).combine_chunks()
         changes = pc.if_else(is_kept, changes, pa.scalar([], changes.type))
         rows = rows.set_column(rows.column_names.index(field), rows.schema.field(field), changes)
+    return _with_changes(rows)
+
+
+def _with_changes(rows: pa.Table) -> pa.Table:
+    """Return those rows of an aggregate's history that have a change."""
     lists = [rows.column(each.name) for each in rows.schema if pa.types.is_list(each.type)]
     sizes = [pc.fill_null(pc.list_value_length(each), 0) for each in lists]
     return rows.filter(pc.greater(pc.max_element_wise(*sizes), pa.scalar(0)))

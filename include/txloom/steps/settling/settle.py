@@ -26,7 +26,7 @@ from txloom.storage.declarations import records as r
 from txloom.storage.declarations.incomplete import current_tables_of, feeding
 from txloom.storage.declarations.loaded import completed_by
 from txloom.storage.declarations.records import Pair, Record, State
-from txloom.storage.declarations.source_samples import find_rejected, find_unread
+from txloom.storage.declarations.source_samples import find_rejected
 from txloom.storage.declarations.undeclared_columns import Adopted, adopted
 from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
@@ -149,10 +149,9 @@ def taken_up_since(paths: TablePaths, pipeline: Pipeline, states: Mapping[Pair, 
 
 
 def redriven_since(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State]) -> list[Record]:
-    """Return records of members that lacked rows because of dead letters, if the dead letters are no longer the cause.
+    """Return records of members that lacked rows because these were dead letters, if a redrive brings none any more.
 
-    Dead letters are no longer the cause if a redrive can bring none of these rows any more. If some of them were
-    dismissed, none may be left, neither open nor dismissed, because a dismissal can be taken back. Nothing is written.
+    The rows were redriven, or the dead letters were dismissed. Nothing is written.
 
     Args:
         pipeline: the declaration with columns that tables took up.
@@ -160,17 +159,14 @@ def redriven_since(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, 
         states: of each history's member.
     """
     declared = [pair for pair in sorted(r.declared_pairs(pipeline)) if pair in states]
-    texts = {pair: states[pair].newest.missing or "" for pair in declared if states[pair].is_lacking}
-    unread = dict[str, set[str]]()
-    if any(remake.REJECTED in text for text in texts.values()):
-        unread[remake.REJECTED] = find_rejected(pipeline, paths)
-    if any(remake.DISMISSED in text for text in texts.values()):
-        unread[remake.DISMISSED] = find_unread(pipeline, paths)
-    members = {pair: {name for history, name in declared if history == pair[0]} for pair in texts}
+    known = ((pair, states[pair]) for pair in declared)
+    lacking = [pair for pair, state in known if state.is_lacking and remake.REJECTED in (state.newest.missing or "")]
+    rejected = find_rejected(pipeline, paths) if lacking else ()
+    members = {pair: {name for history, name in declared if history == pair[0]} for pair in lacking}
     return [
         replace(states[pair].newest, status=r.DECLARED, reason=r.ROWS_OF_BEFORE, missing=None)
-        for pair, text in texts.items()
-        if any(what in text and not members[pair] & tables for what, tables in unread.items())
+        for pair in lacking
+        if not members[pair] & {*rejected}
     ]
 
 

@@ -86,16 +86,6 @@ def find_rejected(pipeline: Pipeline, paths: TablePaths) -> set[str]:
     return {*_rejected(pipeline, open_dead_letters(paths, "distinct detail", f"where {OF_UNKNOWN}")).values()}
 
 
-def find_unread(pipeline: Pipeline, paths: TablePaths) -> set[str]:
-    """Return the declared tables with rows in open or dismissed dead letters that came before the table was declared.
-
-    Args:
-        pipeline: the declaration.
-        paths: where the tables are.
-    """
-    return {*_rejected(pipeline, unread_dead_letters(paths, "distinct detail", f"where {OF_UNKNOWN}")).values()}
-
-
 def _rejected(pipeline: Pipeline, letters: pa.Table) -> dict[str, str]:
     """Map the detail of dead letters of unknown tables to the table that is now declared for their rows."""
     if pipeline.source.format == "snapshots":
