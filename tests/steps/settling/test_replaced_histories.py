@@ -16,6 +16,7 @@ from workloads.play import impatient
 __all__ = ["shop"]
 KEY = {"lines": "[id, o_id]"}
 OTHER = {"lines": "APP.OTHER"}
+BOTH = {"orders": ORDERS, "lines": LINES}
 ALONE = "{name: lone, root: orders, children: []}"
 RENAMED_KEY = {"nr": "{type: long, source: id}", "total": "long"}
 
@@ -182,3 +183,17 @@ def test_rows_that_were_written_under_a_key_name_of_before_are_made_again(
     histories = {OF_ORDERS: "orders_changes", ALONE: "lone_stream", DOCUMENTS: "doc_stream"}
     written = [row for each in targets for row in shop.lake.rows(histories[each]) if row["_txloom_csn"] == 120]
     assert [row for row in written if row["id"] is None and row.get("orders", True)] == []
+
+
+def test_a_table_without_a_key_that_was_left_out_needs_a_snapshot_where_messages_are_gone(tmp_path: Path) -> None:
+    shop = EditedShop(tmp_path)
+    for tables in (BOTH, {"lines": LINES}, BOTH):
+        if tables is BOTH and shop.states:
+            shop.forget()
+        shop.declare(tables, [f"{{table: {name}}}" for name in tables], keys={"orders": "none"})
+        shop.orders(len(shop.states) + 1)
+        shop.run()
+    assert shop.shown("orders") is None
+    (finding,) = findings.open_findings(shop.lake.paths)
+    assert (finding["code"], finding["table"], finding["since_csn"]) == (INCOMPLETE, "orders", 120)
+    assert sorted(row["id"] for row in shop.lake.rows("orders_changes")) == [1, 3]

@@ -109,7 +109,8 @@ def take_out_keyless(scope: Scope, target: Target, states: Mapping[Pair, State],
         needs: the needs of members that lack transactions.
     """
     path = scope.paths.table(target.name)
-    keyless = [_Keyless.of(need, states[need.pair].newest.declaration) for need in needs if need.gap is not None]
+    gaps = [(need, states[need.pair].newest.declaration) for need in needs if need.gap is not None]
+    keyless = [_Keyless.of(need, declaration) for need, declaration in gaps if declaration["key"]]
     if not any(each.is_in(path) for each in keyless):
         return
 
