@@ -16,6 +16,7 @@ STAYS_NULL = "earlier values stay null, and a finding names the column"
 REFUSED = "refused"
 REFUSED_KEYS = {
     "root of": "root",
+    "written in another case": r"tables\[orders\].source: found app.Orders, expected APP.ORDERS as before",
     "only in case": "columns.Total: found the name Total, expected total, or a name that differs",
     "partition_by": "partition_by",
     "narrower type": "columns.total: found int",
@@ -216,8 +217,11 @@ EDITS: dict[str, Edit] = {
         of_documents(DOCUMENTS), (of_documents("{name: doc, root: lines}"),), documents
     ),
     "`partition_by` changes": Edit(ALL, (lines_with("partition_by: o_id"),), same("lines")),
-    "the source of a table or column is written in another case": Edit(
-        ALL, (replace(total_from("{type: long, source: TOTAL}"), sources={"orders": "app.Orders"}),), same("orders")
+    "the source of a column is written in another case": Edit(
+        ALL, (total_from("{type: long, source: TOTAL}"),), same("orders")
+    ),
+    "the source of a table is written in another case": Edit(
+        ALL, (Declared(sources={"orders": "app.Orders"}),), same("orders")
     ),
     "an expectation, an alert or a schedule changes": Edit(
         ALL, (Declared(options={"schedule": "'@hourly'"}),), same("lines")

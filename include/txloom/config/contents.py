@@ -19,23 +19,17 @@ ALIASES = "source_aliases"
 def table_content(table: Table) -> Content:
     """Return what decides the rows of a watched table: source, key, columns, and what a column that is left out means.
 
-    source: case-folded, because names of source tables match in any case. columns: by name in the lake, the type and
-    the name in the source. source_aliases: by name in the lake, the former names in the source, newest first; left out
-    if no column has any.
+    columns: by name in the lake, the type and the name in the source. source_aliases: by name in the lake, the former
+    names in the source, newest first; left out if no column has any.
     """
     aliases = {column.name: list(column.source_aliases) for column in table.columns if column.source_aliases}
     content = {
-        "source": folded_source(table.source),
+        "source": table.source,
         "key": list(table.key),
         "columns": {column.name: [str(column.type), column.source] for column in table.columns},
         "dropped_columns": table.dropped_columns,
     }
     return content | ({ALIASES: aliases} if aliases else {})
-
-
-def folded_source(source: str) -> str:
-    """Return the name of a source table as contents hold it: case-folded, so that names in any case are equal."""
-    return source.casefold()
 
 
 def aggregate_content(pipeline: Pipeline, aggregate: Aggregate) -> Content:

@@ -98,18 +98,19 @@ def line_of_column(path: str | Path, table: str, column: str) -> tuple[int, str]
     return 1, "tables"
 
 
-def line_of_key(path: str | Path, table: str) -> tuple[int, str]:
-    """Return the line and path of a watched table's key in a file, or of the table if it does not declare a key.
+def line_of_table(path: str | Path, table: str, key: str) -> tuple[int, str]:
+    """Return the line and path of a key of a watched table in a file, or of the table if it does not have the key.
 
     Args:
         path: the declaration.
         table: the name of the table.
+        key: of the table, such as `source`.
     """
     root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
     root = None if root is None else expanded(root, str(path))[0]
     for item in root.members("tables") if root is not None else ():
         if item.text("name") == table:
-            chosen = item.get("key") or item
+            chosen = item.get(key) or item
             return chosen.line, chosen.path
     return 1, "tables"
 

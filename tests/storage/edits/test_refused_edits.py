@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -298,17 +297,14 @@ def test_a_column_is_not_taken_up_if_its_name_differs_from_one_in_a_history_only
     assert says["gift"].endswith("its name in the lake is taken or not possible")
 
 
-def test_the_source_of_a_table_may_be_written_in_another_case(tmp_path: Path) -> None:
-    """The edit needs no messages, even if an earlier version recorded the source with its case."""
+def test_the_source_of_a_table_in_another_case_is_refused_with_its_line(tmp_path: Path) -> None:
     shop = filled(tmp_path, LINES, MIRRORS, [DOCUMENTS])
-    shop.forget()
-    known = records.read(shop.lake.paths)
-    as_written = [
-        replace(each, declaration=each.declaration | {"source": each.declaration["source"].upper()}) for each in known
-    ]
-    records.append(shop.lake.paths, as_written, "earlier version")
     shop.declare({"orders": ORDERS, "lines": LINES}, MIRRORS, [DOCUMENTS], sources={"lines": "app.Lines"})
+    assert refusal(shop) == (
+        f"{tmp_path / 'shop.yaml'}:7: tables[1].source: found app.Lines, expected APP.LINES as before. "
+        "Messages of APP.LINES match in any case, so that the edit would change nothing."
+    )
+    shop.declare({"orders": ORDERS, "lines": LINES}, MIRRORS, [DOCUMENTS])
     shop.orders(3)
     shop.run()
     assert shop.shown("lines") == shop.source("lines") and shop.shown("doc_current") == shop.documents()
-    assert open_findings(shop.lake.paths) == []

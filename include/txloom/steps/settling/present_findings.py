@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from txloom.config.contents import folded_source
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.quality import findings as f
 from txloom.storage.checks import findings
@@ -97,16 +96,14 @@ class PresentNames:
     def _find_table(self, name: str, earlier: Sequence[Record]) -> Table | None:
         source = earlier[0].declaration["source"] if earlier else None
         for table in self.pipeline.tables:
-            if (table.name == name) if source is None else (folded_source(table.source) == source):
+            if (table.name == name) if source is None else (table.source == source):
                 return table
         return None
 
     def _find_column(self, table: Table, column: str, earlier: Sequence[Record]) -> str | None:
         sources = next((of for record in earlier if (of := r.sources_of(record.declaration, column))), [])
         if not sources:
-            names = {
-                record.pair[1] for record in self.known if record.declaration["source"] == folded_source(table.source)
-            }
+            names = {record.pair[1] for record in self.known if record.declaration["source"] == table.source}
             of_table = [each for each in self.taken_up if each.table in names and each.column == column]
             sources = [each.source.casefold() for each in of_table]
         if not sources:

@@ -6,7 +6,7 @@ columns of a current table are read by their names in the source. A table whose 
 
 from collections.abc import Collection, Mapping
 
-from txloom.config.contents import folded_source, watched_content
+from txloom.config.contents import watched_content
 from txloom.errors import BeyondValidThrough
 from txloom.steps.declarations.declare import by_source, new_records
 from txloom.steps.landing.redecode import land_edit
@@ -73,7 +73,7 @@ def _find_names(step: Step, seen: BufferState) -> dict[str, Mapping[str, str]]:
     for row_table in row_tables(pipeline):
         table, state = row_table.table, states[row_table.history, row_table.table.name]
         if state.settled is None:
-            if folded_source(table.source) not in sources:
+            if table.source not in sources:
                 names[table.name] = {}
             continue
         need = needs.get(state.newest.pair)

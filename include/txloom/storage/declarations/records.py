@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config import names
-from txloom.config.contents import ALIASES, Content, folded_source, to_json
+from txloom.config.contents import ALIASES, Content, to_json
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
@@ -241,7 +241,7 @@ def find_state(states_of: Mapping[Pair, State], history: str, table: Table) -> S
     alike = [
         state
         for (name, _), state in states_of.items()
-        if name == history and state.newest.declaration["source"] == folded_source(table.source)
+        if name == history and state.newest.declaration["source"] == table.source
     ]
     return max(alike, key=lambda state: (state.newest.status != LEFT_OUT, state.newest.number), default=None)
 
@@ -276,7 +276,6 @@ def read(paths: TablePaths) -> list[Record]:
 
 def _record(row: Mapping[str, Any]) -> Record:
     declaration = json.loads(row["declaration"])
-    declaration["source"] = folded_source(declaration["source"])
     held, taken_up = declaration.pop(HELD, {}), declaration.pop(SHOWN, None)
     return Record(
         row["table"],
@@ -346,7 +345,7 @@ def present_names(pipeline: Pipeline, known: Iterable[Record]) -> dict[str, str]
         known: the records.
     """
     declared = {table.name: table.name for table in pipeline.tables}
-    now = {folded_source(table.source): table.name for table in pipeline.tables}
+    now = {table.source: table.name for table in pipeline.tables}
     sources = {record.member: record.declaration.get("source") for record in known}
     earlier = {name: now[source] for name, source in sources.items() if name is not None and source in now}
     return earlier | declared

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from txloom.config import names
-from txloom.config.contents import folded_source
 from txloom.config.models.column_types import ColumnType
 from txloom.config.models.pipeline import Column, Pipeline, Table
 from txloom.quality import findings as f
@@ -94,7 +93,7 @@ def _is_held_otherwise(
     """
     table = pipeline.table(name)
     for record in known:
-        if record.declaration["source"] == folded_source(table.source):
+        if record.declaration["source"] == table.source:
             _, earlier = record.declaration["columns"].get(column, ("", source))
             if earlier.casefold() != source.casefold():
                 return True
@@ -223,7 +222,7 @@ def listed_since(pipeline: Pipeline, paths: TablePaths, history: str) -> dict[st
     listed = dict[str, dict[str, tuple[int, int | None]]]()
     for member, field in members.items():
         table = pipeline.table(member)
-        of_source = [each for each in known if each.declaration["source"] == folded_source(table.source)]
+        of_source = [each for each in known if each.declaration["source"] == table.source]
         names_of = {each.pair[1] for each in of_source}
         of_history = [each for each in of_source if each.table == history]
         listed[field] = {}

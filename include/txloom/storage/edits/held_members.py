@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from txloom.config.contents import ALIASES, folded_source
+from txloom.config.contents import ALIASES
 from txloom.config.models.pipeline import Column, Pipeline, Table
 from txloom.current.folding.value_sources import WHOLE
 from txloom.events.values.scalars import arrow_type
@@ -85,7 +85,7 @@ class HeldMember:
         if self.state is None or settled is None:
             return None
         source = text_literal(settled.declaration["source"])
-        of_table = f'("table" in ({text_list(sorted(self.state.names))}) or lower(source_table) = {source})'
+        of_table = f'("table" in ({text_list(sorted(self.state.names))}) or source_table = {source})'
         kept = f"kind = 'row' and value is not null and {changed} and {of_table}"
         is_kept = small_tables.query(paths.change_events, f"select 1 as n from t where {kept} limit 1")
         return "messages have" if is_kept else None
@@ -98,11 +98,7 @@ class HeldMember:
         starts again without its earlier rows, so that nothing is compared.
         """
         settled = self.state.settled if self.state is not None else None
-        if (
-            settled is None
-            or column.name not in self.types
-            or settled.declaration["source"] != folded_source(table.source)
-        ):
+        if settled is None or column.name not in self.types or settled.declaration["source"] != table.source:
             return None
         read, new = r.sources_of(settled.declaration, column.name), [*map(str.casefold, column.sources)]
         if not read or set(read) <= set(new):

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from txloom.config.contents import folded_source, table_content
-from txloom.config.load import line_of_column, line_of_key, line_of_target, locate
+from txloom.config.contents import table_content
+from txloom.config.load import line_of_column, line_of_table, line_of_target, locate
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.config.problems import Problem
 from txloom.errors import ConfigurationError
+from txloom.events.source_names import folded
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, Record
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
@@ -21,8 +22,8 @@ from txloom.storage.targets.row_tables import partition_columns, row_tables
 
 TABLES = "tables"
 """The key of a declaration with the watched tables."""
-KEY = "key"
-"""The kind of a refused edit of a watched table's key."""
+KEY, SOURCE = "key", "source"
+"""The kinds of refused edits of a watched table's own keys."""
 REBUILT = (
     "After the move, the next cycle rebuilds the rows from the messages that are still kept. A table needs a snapshot "
     "if some of its messages are gone."
@@ -35,9 +36,9 @@ class RefusedEdit:
     """An edit that the next cycle refuses.
 
     Args:
-        kind: `mirrors` or `aggregates`; `tables` if a column was edited; `key` if the key of a table was edited.
+        kind: `mirrors` or `aggregates`; `tables` if a column was edited; `key` or `source` of a table if it was edited.
         target: the table of the mirror, the name of the aggregate, or the watched table.
-        key: of the target, what was edited; of a watched table, the column, or `key`.
+        key: of the target, what was edited; of a watched table, the column, `key` or `source`.
         value: what it says.
         expected: what it may say.
         hint: the way out.
@@ -53,16 +54,16 @@ class RefusedEdit:
     @property
     def path(self) -> str:
         """Return where it is in a declaration."""
-        if self.kind == KEY:
-            return f"{TABLES}[{self.target}].{KEY}"
+        if self.kind in (KEY, SOURCE):
+            return f"{TABLES}[{self.target}].{self.kind}"
         if self.kind == TABLES:
             return f"{TABLES}[{self.target}].columns.{self.key}"
         return f"targets.{self.kind}[{self.target}].{self.key}"
 
     def locate(self, file: Path) -> tuple[int, str]:
         """Return line and path in the file of a declaration."""
-        if self.kind == KEY:
-            return line_of_key(file, self.target)
+        if self.kind in (KEY, SOURCE):
+            return line_of_table(file, self.target, self.kind)
         if self.kind == TABLES:
             return line_of_column(file, self.target, self.key)
         return line_of_target(file, self.kind, self.target, self.key)
@@ -102,6 +103,7 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
     states = r.states(known)
     for table in pipeline.tables:
         members = [*find_members(pipeline, paths, states, table)]
+        others += _find_sources_in_other_case(pipeline, table, members)
         others += [*_find_columns_in_other_case(table, members), *_find_other_types(table, members)]
         others += [*_find_empty_keys(paths, table, members)]
         others += [*_find_lost_keys(paths, table, members), *_find_lost_values(pipeline, paths, table, members)]
@@ -112,11 +114,11 @@ def _other_histories(pipeline: Pipeline, paths: TablePaths, known: Sequence[Reco
     """Yield targets whose history holds rows of another target."""
     held = _held(known)
     for aggregate in pipeline.targets.aggregates:
-        declared = Held(aggregate.root, folded_source(pipeline.table(aggregate.root).source), is_root=True)
+        declared = Held(aggregate.root, pipeline.table(aggregate.root).source, is_root=True)
         if (other := _other(paths, aggregate.history, held, declared)) is not None:
             yield RefusedEdit("aggregates", aggregate.name, "root", aggregate.root, *_way_out(aggregate.history, other))
     for mirror in pipeline.targets.mirrors:
-        declared = Held(mirror.table, folded_source(pipeline.table(mirror.table).source), is_root=False)
+        declared = Held(mirror.table, pipeline.table(mirror.table).source, is_root=False)
         if (other := _other(paths, mirror.history, held, declared)) is not None:
             yield RefusedEdit("mirrors", mirror.table, "history", mirror.history, *_way_out(mirror.history, other))
 
@@ -175,6 +177,22 @@ def _other_partitions(pipeline: Pipeline, paths: TablePaths) -> Iterator[Refused
             way_out = schema_evolution.OTHER_PARTITIONS.format(folder=f"the folder {row_table.current}")
             hint = f"The rows of {row_table.current} lie so: {way_out}."
             yield RefusedEdit("mirrors", row_table.mirror.table, "partition_by", say, lie, hint)
+
+
+def _find_sources_in_other_case(
+    pipeline: Pipeline, table: Table, members: Sequence[HeldMember]
+) -> Iterator[RefusedEdit]:
+    """Yield the source of a table if it is the same as before in another case.
+
+    Debezium and wal2json may send two tables whose names differ only in case, so that this is another source.
+    """
+    for member in members:
+        before = member.state.newest.declaration["source"] if member.state is not None else table.source
+        is_same = before != table.source and folded(before) == folded(table.source)
+        if is_same and pipeline.source.format not in ("debezium", "wal2json"):
+            hint = f"Messages of {before} match in any case, so that the edit would change nothing."
+            yield RefusedEdit(SOURCE, table.name, SOURCE, table.source, f"{before} as before", hint)
+            return
 
 
 def _find_columns_in_other_case(table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
