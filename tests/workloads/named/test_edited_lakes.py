@@ -122,6 +122,32 @@ def test_two_transactions_of_one_id_are_made_again_each_of_its_own_rows(tmp_path
     assert sorted((each["id"], each["_txloom_csn"]) for each in lake.rows("other")) == [(1, 100), (3, 1000)]
 
 
+@pytest.mark.parametrize("is_gone", [False, True], ids=["kept", "gone"])
+def test_a_row_that_waits_unwatched_is_taken_although_an_earlier_transaction_had_its_id(
+    tmp_path: Path, is_gone: bool
+) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
+    made.writer.steps = (1, 1)
+    cycle(lake, producer, messages(insert(made, 100, OTHER, 1), insert(made, 150, PLAIN, 2)))
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
+    made.writer.wrap()
+    sent = insert(made, 1000, OTHER, 3)
+    cycle(lake, producer, sent.rows, messages(insert(made, 1010, PLAIN, 4)))
+    assert {each["transaction_id"] for each in lake.rows("change_events") if each["table"] is None} & {
+        each["transaction_id"] for each in lake.rows("transactions")
+    }
+    if is_gone:
+        lake.forget()
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
+    cycle(lake, producer, ())
+    if is_gone:
+        assert [(code, table) for code, table, _ in needing(lake)] == [(f.INCOMPLETE, "other")]
+        return
+    cycle(lake, producer, messages(sent)[-1:])
+    assert (needing(lake), ids_of(lake, "other")) == ([], [1, 3])
+    assert not lake.rows("pending_transactions")
+
+
 def test_a_row_known_by_its_place_alone_is_one_row_though_it_was_decoded_twice(tmp_path: Path) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/oracle", PLAIN, more=[OTHER])
     state: State = {"t": rows_of(PLAIN, row(1, "a")), "other": rows_of(OTHER, row(4, "w"))}

@@ -15,8 +15,10 @@ from txloom.storage.dead_letters.open_letters import MESSAGE
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.sql import text_list, text_literal
+from txloom.storage.landing.loaded_snapshots import ANY
 from txloom.storage.paths import TablePaths
 from txloom.transactions import reused_ids
+from txloom.transactions.events import NOWHERE
 
 ROWS_AT_ONCE = 50_000
 """About how many messages are decoded at once."""
@@ -26,8 +28,15 @@ NOT_AHEAD = f"(detail is distinct from {text_literal(OF_AHEAD)})"
 """Events except rows of an incremental snapshot that wait, or waited, for the stream (`snapshots.rows_ahead`)."""
 UNWATCHED = f"kind = 'row' and \"table\" is null and value is not null and {NOT_AHEAD}"
 """Rows of tables that were not watched when they were landed, and whose messages are kept."""
-UNDECIDED = "transaction_id not in (select transaction_id from d where transaction_id is not null)"
-"""Events of no transaction that was finished; d: the finished ones."""
+FINISHED = f"""
+    select transaction_id as id, max(case when csn is null or csn = {NOWHERE} then {ANY} else csn end) as last
+    from d where transaction_id is not null group by transaction_id
+"""
+"""The finished transactions by id, each with the highest csn; d: the rows of `transactions`."""
+UNDECIDED = "(f.id is null or (csn is null and try_cast(split_part(identity, ':', 1) as bigint) > f.last))"
+"""Rows of no finished transaction; f: FINISHED. A finished one may have the same id (`transactions.reused_ids`)."""
+JOINED = f"t left join ({FINISHED}) f on f.id = t.transaction_id"
+"""Rows with the finished transactions of their ids."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +98,14 @@ class Undecided:
         """
         if not sources:
             return []
-        tables = {"t": opened(self.paths.change_events), "k": opened(self.paths.change_events)}
+        tables, rows = {"t": opened(self.paths.change_events), "k": opened(self.paths.change_events)}, "t"
         gone = f"kind = 'row' and \"table\" is null and value is null and source_table in ({text_list(sources)})"
         again = "k.kind = 'row' and k.value is not null and k.tx = t.tx and k.source_table = t.source_table"
         gone += f" and not exists (select 1 from k where {again} and k.payload = t.payload)"
         if exists(self.paths.table(names.TRANSACTIONS)):
             gone += f" and {UNDECIDED}"
-            tables["d"] = opened(self.paths.table(names.TRANSACTIONS))
-        sql = f"select transaction_id, coalesce(csn, 0) as csn from t where {gone}"
+            tables["d"], rows = opened(self.paths.table(names.TRANSACTIONS)), JOINED
+        sql = f"select transaction_id, coalesce(csn, 0) as csn from {rows} where {gone}"
         return arrow_tables.ask(tables, sql).to_pylist()
 
     def unwatched(self, sources: Sequence[str], but: Sequence[str]) -> Iterator[pa.Table]:
@@ -111,13 +120,13 @@ class Undecided:
         if not sources:
             return
         of_sources = f"{UNWATCHED} and source_table in ({text_list(sources)})"
-        tables = {"t": opened(self.paths.change_events)}
+        tables, rows = {"t": opened(self.paths.change_events)}, "t"
         if exists(self.paths.table(names.TRANSACTIONS)):
             of_sources += f" and {UNDECIDED}"
-            tables["d"] = opened(self.paths.table(names.TRANSACTIONS))
+            tables["d"], rows = opened(self.paths.table(names.TRANSACTIONS)), JOINED
         left_out = pa.array(but, pa.string())
-        sql = f'select {MESSAGE}, transaction_id, landing, "row" from t where {of_sources} {IN_ORDER}'
-        for rows in arrow_tables.gathered(arrow_tables.batches(tables, sql), ROWS_AT_ONCE):
-            new = rows.filter(pc.invert(pc.is_in(rows.column("transaction_id"), left_out)))
+        sql = f'select {MESSAGE}, transaction_id, landing, "row" from {rows} where {of_sources} {IN_ORDER}'
+        for part in arrow_tables.gathered(arrow_tables.batches(tables, sql), ROWS_AT_ONCE):
+            new = part.filter(pc.invert(pc.is_in(part.column("transaction_id"), left_out)))
             if new.num_rows:
                 yield new.select(MESSAGE_COLUMNS)
