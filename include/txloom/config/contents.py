@@ -76,6 +76,11 @@ def digest_of(content: Mapping[str, Any]) -> str:
     return blake2b(to_json(content).encode(), digest_size=8).hexdigest()
 
 
+def table_digests(pipeline: Pipeline) -> dict[str, str]:
+    """Return, by name of a watched table, a digest of what decides its rows."""
+    return {table.name: digest_of(table_content(table)) for table in pipeline.tables}
+
+
 def to_json(content: Mapping[str, Any]) -> str:
     """Return content as JSON, with its names in order."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

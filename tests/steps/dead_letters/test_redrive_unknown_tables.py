@@ -57,6 +57,12 @@ def evidence(shop: EditedShop) -> list[str]:
     return [each["evidence"] for each in open_findings(shop.lake.paths) if each["code"] == INCOMPLETE]
 
 
+def dismissed(shop: EditedShop, selection: Selection = ALL, *, reopen: bool = False) -> None:
+    """Dismiss dead letters, or take their dismissal back."""
+    shop.lake.runs += 1
+    shop.lake.step(dismiss, None, selection, person="Ada", reason="a test", reopen=reopen)
+
+
 def letters(shop: EditedShop) -> list[dict[str, object]]:
     return open_dead_letters(shop.lake.paths, 'landing, "row", topic, file, line').to_pylist()
 
@@ -129,7 +135,7 @@ def test_a_table_whose_dead_letters_are_dismissed_lacks_their_rows(
     shop.run()
     first = letters(shop)[0]
     chosen = ALL if all_of_them else Selection(messages=[f"{first['file']}, line {first['line']}"])
-    shop.lake.step(dismiss, None, chosen, person="a person", reason="nobody needs these rows")
+    dismissed(shop, chosen)
     for _ in range(2):
         shop.run()
         assert shop.shown("lines") is None
@@ -148,7 +154,7 @@ def test_the_finding_says_that_dead_letters_were_dismissed(tmp_path: Path) -> No
     shop = rejecting(tmp_path, "progress")
     declare_lines(shop, "progress")
     shop.run()
-    shop.lake.step(dismiss, None, ALL, person="a person", reason="nobody needs these rows")
+    dismissed(shop)
     shop.run()
     (says,) = evidence(shop)
     assert 'rows are dead letters with the cause "unknown table", and some of these were dismissed' in says
@@ -162,10 +168,9 @@ def test_dead_letters_whose_dismissal_was_taken_back_complete_the_table_by_a_red
     shop = rejecting(tmp_path, rule)
     declare_lines(shop, rule)
     shop.run()
-    shop.lake.step(dismiss, None, ALL, person="a person", reason="nobody needs these rows")
+    dismissed(shop)
     shop.run()
-    shop.lake.runs += 1
-    shop.lake.step(dismiss, None, ALL, person="a person", reason="they are needed", reopen=True)
+    dismissed(shop, reopen=True)
     shop.run()
     assert shop.shown("lines") is None
     assert redriven(shop) == 3

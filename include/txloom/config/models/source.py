@@ -138,6 +138,8 @@ class Snapshots(Model):
 
 
 Format = Literal["goldengate", "debezium", "wal2json", "change_events", "change_sets", "snapshots"]
+EXACT = ("debezium", "wal2json")
+"""The formats in which names that differ only in case are two tables: names are spelled as in the source's catalog."""
 
 
 class Source(Model):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from txloom.config.models.column_types import KEYLESS
 from txloom.config.models.partitions import DATED, MOMENTS, UNFIT, UNITS, Partition, parse_partition
+from txloom.config.models.source import EXACT
 from txloom.config.problems import Problem, Unfit, listed, named
 from txloom.config.validation.draft import Draft, MirrorDraft, TableDraft, shapes
 from txloom.config.validation.expectation_checks import check_expectations, outlives_patience
@@ -99,7 +100,7 @@ def _table_names(draft: Draft) -> Iterator[Problem]:
     """
     origin = draft.root.get("source")
     short_names = origin is None or origin.text("format") in (None, "goldengate")
-    exact = origin is not None and origin.text("format") in ("debezium", "wal2json")
+    exact = origin is not None and origin.text("format") in EXACT
     by_name: dict[str, Item] = {}
     by_source: dict[str, Item] = {}
     for table in draft.tables:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config import names
-from txloom.config.contents import digest_of, table_content
+from txloom.config.contents import table_digests
 from txloom.config.secret_names import MASK, is_secret
 from txloom.quality import findings as f
 from txloom.quality import masking
@@ -39,7 +39,7 @@ def write_results(step: Step, outcomes: Mapping[str, Outcome], seconds: float, f
         folder: the snapshot folder that stood for the database.
     """
     path, at = step.paths.table(names.AUDIT_RESULTS), datetime.now(UTC)
-    declared = {table.name: digest_of(table_content(table)) for table in step.pipeline.tables}
+    declared = table_digests(step.pipeline)
     rows = [
         {
             "run_id": step.run_id,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from txloom.config.contents import digest_of, table_content
+from txloom.config.contents import table_digests
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.secret_names import MASK
 from txloom.errors import ConfigurationError
@@ -69,7 +69,8 @@ def chosen_tables(pipeline: Pipeline, paths: TablePaths, chosen: Chosen) -> list
     for name, run_id in chosen.audits.items():
         by_table |= {each.table: each for each in audited_tables(paths, run_id) if each.table == name}
     listed = [by_table[name] for name in sorted(by_table) if by_table[name].repairs]
-    edited = [each for each in listed if _is_edited(pipeline, each)]
+    declared = table_digests(pipeline)
+    edited = [each for each in listed if _is_edited(each, declared)]
     _refuse_edited([each for each in edited if each.table in chosen.tables or len(edited) == len(listed)])
     differing = [each for each in listed if each not in edited]
     audits = [each for each in differing if not chosen.tables or each.table in chosen.tables]
@@ -82,9 +83,8 @@ def chosen_tables(pipeline: Pipeline, paths: TablePaths, chosen: Chosen) -> list
     return audits
 
 
-def _is_edited(pipeline: Pipeline, audited: AuditedTable) -> bool:
-    """Return whether a table is no longer declared, or its declaration has changed since its audit."""
-    declared = {table.name: digest_of(table_content(table)) for table in pipeline.tables}
+def _is_edited(audited: AuditedTable, declared: Mapping[str, str]) -> bool:
+    """Return whether a table is not declared as at its audit; declared: the present digests (`table_digests`)."""
     if audited.table not in declared:
         return True
     return audited.declared is not None and audited.declared != declared[audited.table]

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray
 from txloom.config import names
+from txloom.storage.delta import arrow_tables
 
 UNCOMPARED = ("_txloom_landing", "_txloom_row")
 """Where an event was landed."""
@@ -94,7 +95,7 @@ def _compared_changes(values: AnyArray, since: _Since) -> AnyArray:
     if f"{names.SYSTEM_PREFIX}pos" in kept:
         # Earlier versions wrote null instead of an empty list if a transaction has no change of a member.
         values = values.fill_null(pa.scalar([], values.type))
-    return _with_items(values, made, np.ones(len(made), np.bool_))
+    return arrow_tables.with_items(values, made, np.ones(len(made), np.bool_))
 
 
 def _compared_names(name: str, values: AnyArray, declared: Collection[str], since: _Since) -> AnyArray:
@@ -104,7 +105,7 @@ def _compared_names(name: str, values: AnyArray, declared: Collection[str], sinc
     if name == "_txloom_absent" and since.listed:
         is_compared = pc.and_(is_compared, since.compares(items, pc.list_parent_indices(values)))
     flags = is_compared.to_numpy(zero_copy_only=False)
-    known = values if flags.all() else _with_items(values, items.filter(is_compared), flags)
+    known = values if flags.all() else arrow_tables.with_items(values, items.filter(is_compared), flags)
     return _without_empty(known) if name in NONE_IS_NULL else known
 
 
@@ -112,13 +113,4 @@ def _without_empty(lists: AnyArray) -> AnyArray:
     """Return lists with null in the place of empty ones."""
     is_empty = pc.equal(pc.list_value_length(lists), pa.scalar(0)).fill_null(False)
     made: AnyArray = pc.if_else(is_empty, pa.scalar(None, lists.type), lists)
-    return made
-
-
-def _with_items(lists: AnyArray, items: AnyArray, kept: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> AnyArray:
-    """Return lists with other items; kept: which of their items these are."""
-    sizes = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    offsets = pa.array(np.concatenate([[0], np.cumsum(kept)])[ends].astype(np.int32))
-    made: AnyArray = pa.ListArray.from_arrays(offsets, items, mask=lists.is_null())
     return made

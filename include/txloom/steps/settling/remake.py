@@ -276,9 +276,13 @@ def _rejected(scope: Scope, need: Need) -> Missing:
         return Missing()
     if not (rejected := read_rejected(scope.pipeline, scope.paths, need.pair[1])).csns:
         return Missing()
-    may_come = rejected.are_open and not formats.is_ordered(scope.pipeline)
-    kinds = {"are_rejected": may_come, "are_dismissed": not rejected.are_open}
-    return Missing(len({*rejected.transactions}), min(rejected.csns), max(rejected.csns), **kinds)
+    return Missing(
+        len({*rejected.transactions}),
+        min(rejected.csns),
+        max(rejected.csns),
+        are_rejected=rejected.are_open and not formats.is_ordered(scope.pipeline),
+        are_dismissed=not rejected.are_open,
+    )
 
 
 def _find_fields(pipeline: Pipeline, history: str) -> list[str]:

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray
 from txloom.config import names
-from txloom.config.contents import Content
 from txloom.current.folding.value_sources import WHOLE
 from txloom.current.row_hashes import row_hashes
 from txloom.steps.backfill.compare import counts_of
@@ -22,6 +20,7 @@ from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations.records import Pair, State
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import opened
+from txloom.storage.delta.sql import sql_name
 from txloom.storage.targets.shadow_tables import KIND, SURPLUS
 
 
@@ -109,8 +108,8 @@ def take_out_keyless(scope: Scope, target: Target, states: Mapping[Pair, State],
         needs: the needs of members that lack transactions.
     """
     path = scope.paths.table(target.name)
-    gaps = [(need, states[need.pair].newest.declaration) for need in needs if need.gap is not None]
-    keyless = [_Keyless.of(need, declaration) for need, declaration in gaps if declaration["key"]]
+    gaps = [(need.gap, states[need.pair].newest.declaration) for need in needs if need.gap is not None]
+    keyless = [_Keyless(each["key"], each.get("field"), after) for after, each in gaps if each["key"]]
     if not any(each.is_in(path) for each in keyless):
         return
 
@@ -137,14 +136,12 @@ class _Keyless:
     field: str | None
     after: int
 
-    @classmethod
-    def of(cls, need: Need, declaration: Content) -> "_Keyless":
-        assert need.gap is not None
-        return cls(declaration["key"], declaration.get("field"), need.gap)
-
     def is_in(self, path: str) -> bool:
         """Return whether a history has such changes."""
-        parts = arrow_tables.batches({"t": opened(path)}, f"select * from t where _txloom_release > {self.after}")
+        read = [*self.key, "_txloom_op"] if self.field is None else [self.field]
+        columns = ", ".join(sql_name(name) for name in ("_txloom_release", *read))
+        sql = f"select {columns} from t where _txloom_release > {self.after}"
+        parts = arrow_tables.batches({"t": opened(path)}, sql)
         return any(pc.any(pc.invert(self._find_kept(rows))).as_py() for rows in parts)
 
     def take_out(self, rows: pa.Table) -> pa.Table:
@@ -153,10 +150,8 @@ class _Keyless:
         if self.field is None:
             return rows.filter(is_kept)
         lists = rows.column(self.field).combine_chunks()
-        sizes = np.bincount(pc.list_parent_indices(lists).filter(is_kept).to_numpy(), minlength=len(lists))
-        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
-        values = pc.list_flatten(lists).filter(is_kept)
-        changes: AnyArray = pa.ListArray.from_arrays(offsets, values, type=lists.type)  # type: ignore[call-overload]
+        flags = is_kept.to_numpy(zero_copy_only=False)
+        changes = arrow_tables.with_items(lists, pc.list_flatten(lists).filter(is_kept), flags).cast(lists.type)
         return _with_changes(rows.set_column(rows.column_names.index(self.field), self.field, changes))
 
     def _find_kept(self, rows: pa.Table) -> AnyArray:

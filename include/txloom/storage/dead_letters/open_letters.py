@@ -195,7 +195,7 @@ def open_dead_letters(paths: TablePaths, columns: str, more: str = "", version: 
     return _open(paths, columns, more, version, None if known is None or known.letters is None else known)
 
 
-def unread_dead_letters(paths: TablePaths, columns: str, more: str = "") -> pa.Table:
+def unread_dead_letters(paths: TablePaths, columns: str, more: str) -> pa.Table:
     """Query the dead letters that are open or dismissed; more: what follows the table in the SQL."""
     return _open(paths, columns, more, None, None, with_dismissed=True)
 

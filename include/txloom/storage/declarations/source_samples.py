@@ -110,9 +110,8 @@ def read_rejected(pipeline: Pipeline, paths: TablePaths, table: str) -> Rejected
     if not (details := [detail for detail, name in known.items() if name == table]):
         return Rejected()
     where = f"where {OF_UNKNOWN} and detail in ({text_list(details)})"
-    rows = unread_dead_letters(paths, f'{MESSAGE}, xid, csn, landing, "row"', where).to_pylist()
-    still = open_dead_letters(paths, 'landing, "row"', where).to_pylist()
-    are_open = {(row["landing"], row["row"]) for row in rows} <= {(row["landing"], row["row"]) for row in still}
+    rows = unread_dead_letters(paths, f"{MESSAGE}, xid, csn", where).to_pylist()
+    are_open = len(rows) == open_dead_letters(paths, "detail", where).num_rows
     if formats.is_ordered(pipeline):
         return Rejected([row["xid"] for row in rows], [row["csn"] or 0 for row in rows], are_open)
     decoder, events = SourceDecoder(pipeline), list[dict[str, Any]]()

@@ -6,8 +6,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from txloom.config import names
+from txloom.config.identity import AT_POSITION
 from txloom.events.envelope import OF_AHEAD
 from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.dead_letters import deliveries
@@ -33,7 +35,7 @@ FINISHED = f"""
     from d where transaction_id is not null group by transaction_id
 """
 """The finished transactions by id, each with the highest csn; d: the rows of `transactions`."""
-UNDECIDED = "(f.id is null or (csn is null and try_cast(split_part(identity, ':', 1) as bigint) > f.last))"
+UNDECIDED = f"(f.id is null or (csn is null and cast(regexp_match(identity, '{AT_POSITION}')[1] as bigint) > f.last))"
 """Rows of no finished transaction; f: FINISHED. A finished one may have the same id (`transactions.reused_ids`)."""
 JOINED = f"t left join ({FINISHED}) f on f.id = t.transaction_id"
 """Rows with the finished transactions of their ids."""
@@ -98,15 +100,11 @@ class Undecided:
         """
         if not sources:
             return []
-        tables, rows = {"t": opened(self.paths.change_events), "k": opened(self.paths.change_events)}, "t"
         gone = f"kind = 'row' and \"table\" is null and value is null and source_table in ({text_list(sources)})"
         again = "k.kind = 'row' and k.value is not null and k.tx = t.tx and k.source_table = t.source_table"
         gone += f" and not exists (select 1 from k where {again} and k.payload = t.payload)"
-        if exists(self.paths.table(names.TRANSACTIONS)):
-            gone += f" and {UNDECIDED}"
-            tables["d"], rows = opened(self.paths.table(names.TRANSACTIONS)), JOINED
-        sql = f"select transaction_id, coalesce(csn, 0) as csn from {rows} where {gone}"
-        return arrow_tables.ask(tables, sql).to_pylist()
+        tables, sql = self._select("transaction_id, coalesce(csn, 0) as csn", gone)
+        return arrow_tables.ask({**tables, "k": opened(self.paths.change_events)}, sql).to_pylist()
 
     def unwatched(self, sources: Sequence[str], but: Sequence[str]) -> Iterator[pa.Table]:
         """Yield, in parts, the unwatched messages of some source tables whose transactions were never decided.
@@ -120,13 +118,17 @@ class Undecided:
         if not sources:
             return
         of_sources = f"{UNWATCHED} and source_table in ({text_list(sources)})"
-        tables, rows = {"t": opened(self.paths.change_events)}, "t"
-        if exists(self.paths.table(names.TRANSACTIONS)):
-            of_sources += f" and {UNDECIDED}"
-            tables["d"], rows = opened(self.paths.table(names.TRANSACTIONS)), JOINED
         left_out = pa.array(but, pa.string())
-        sql = f'select {MESSAGE}, transaction_id, landing, "row" from {rows} where {of_sources} {IN_ORDER}'
-        for part in arrow_tables.gathered(arrow_tables.batches(tables, sql), ROWS_AT_ONCE):
-            new = part.filter(pc.invert(pc.is_in(part.column("transaction_id"), left_out)))
+        tables, sql = self._select(f'{MESSAGE}, transaction_id, landing, "row"', of_sources)
+        for rows in arrow_tables.gathered(arrow_tables.batches(tables, f"{sql} {IN_ORDER}"), ROWS_AT_ONCE):
+            new = rows.filter(pc.invert(pc.is_in(rows.column("transaction_id"), left_out)))
             if new.num_rows:
                 yield new.select(MESSAGE_COLUMNS)
+
+    def _select(self, columns: str, where: str) -> tuple[dict[str, DeltaTable], str]:
+        """Return a query of rows of no finished transaction, and the tables that it reads; t: `change_events`."""
+        tables, finished = {"t": opened(self.paths.change_events)}, self.paths.table(names.TRANSACTIONS)
+        if not exists(finished):
+            return tables, f"select {columns} from t where {where}"
+        tables["d"] = opened(finished)
+        return tables, f"select {columns} from {JOINED} where {where} and {UNDECIDED}"

@@ -9,11 +9,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from txloom.arrow_types import AnyArray
 from txloom.storage.delta.committing import commit_once
 from txloom.storage.delta.read_session import answer, opened, running
 from txloom.storage.delta.sql import sql_name
@@ -216,3 +218,12 @@ def reorder(array: "pa.Array[Any]", kind: pa.DataType) -> "pa.Array[Any]":
         values = reorder(lists.values.slice(first.as_py(), last.as_py() - first.as_py()), kind.value_type)
         return pa.ListArray.from_arrays(pc.subtract(lists.offsets, first), values, type=kind, mask=lists.is_null())
     return array.cast(kind)
+
+
+def with_items(lists: AnyArray, items: AnyArray, kept: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> AnyArray:
+    """Return lists with other items; kept: which of their items these are."""
+    sizes = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    offsets = pa.array(np.concatenate([[0], np.cumsum(kept)])[ends].astype(np.int32))
+    made: AnyArray = pa.ListArray.from_arrays(offsets, items, mask=lists.is_null())
+    return made

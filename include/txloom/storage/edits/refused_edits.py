@@ -7,6 +7,7 @@ from pathlib import Path
 from txloom.config.contents import table_content
 from txloom.config.load import line_of_column, line_of_table, line_of_target, locate
 from txloom.config.models.pipeline import Pipeline, Table
+from txloom.config.models.source import EXACT
 from txloom.config.problems import Problem
 from txloom.errors import ConfigurationError
 from txloom.events.source_names import folded
@@ -189,7 +190,7 @@ def _find_sources_in_other_case(
     for member in members:
         before = member.state.newest.declaration["source"] if member.state is not None else table.source
         is_same = before != table.source and folded(before) == folded(table.source)
-        if is_same and pipeline.source.format not in ("debezium", "wal2json"):
+        if is_same and pipeline.source.format not in EXACT:
             hint = f"Messages of {before} match in any case, so that the edit would change nothing."
             yield RefusedEdit(SOURCE, table.name, SOURCE, table.source, f"{before} as before", hint)
             return
@@ -224,9 +225,14 @@ def _find_fields_in_other_case(pipeline: Pipeline, paths: TablePaths) -> Iterato
 
 def _in_other_case(histories: Sequence[str], name: str) -> tuple[str, str]:
     """Return `expected` and `hint` of an edit with a name that differs only in case from one in histories."""
+    return f"{name}, or a name that differs in more than case", _describe_move(histories)
+
+
+def _describe_move(histories: Sequence[str]) -> str:
+    """Return as a hint that the folders of histories may be moved away."""
     folders = [*dict.fromkeys(histories)]
     named = f"the folder{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
-    return f"{name}, or a name that differs in more than case", f"Or move {named} away. {REBUILT}"
+    return f"Or move {named} away. {REBUILT}"
 
 
 def _find_other_types(table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
@@ -236,10 +242,8 @@ def _find_other_types(table: Table, members: Sequence[HeldMember]) -> Iterator[R
         refused = [(history, kind) for history, kind in held if not can_hold(column, kind)]
         if refused:
             before = schema_evolution.describe_type(refused[0][1])
-            folders = dict.fromkeys(history for history, _ in refused)
-            named = f"the folder{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
             expected = f"{before} as before, or a type that holds all its values"
-            hint = f"Or move {named} away. {REBUILT}"
+            hint = _describe_move([history for history, _ in refused])
             yield RefusedEdit(TABLES, table.name, column.name, str(column.type), expected, hint)
 
 
