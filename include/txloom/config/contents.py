@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from txloom.config.models.pipeline import Aggregate, Mirror, Pipeline, Table
+from txloom.config.models.source import Source
 
 Content = dict[str, Any]
 """Nested mappings, lists and texts, as JSON has them."""
@@ -65,6 +66,21 @@ def watched_content(pipeline: Pipeline) -> Content:
         table.name: [table.source, *(source for name in table.key for source in table.column(name).sources)]
         for table in pipeline.tables
     }
+
+
+def reading_content(pipeline: Pipeline) -> Content:
+    """Return how messages of the source are read, whatever tables are watched: names of topics and fields.
+
+    Two sources of another format, and change sets under another completeness rule, have csns of another kind.
+    """
+    of_sets = {"rule": pipeline.completeness.rule} if pipeline.source.format == "change_sets" else {}
+    return {"format": pipeline.source.format, **of_sets, **names_content(pipeline.source)}
+
+
+def names_content(source: Source) -> Content:
+    """Return the names by which messages of a source are read."""
+    content: Content = {"transaction_topic": source.transaction_topic, "run_token": source.run_token}
+    return content | ({"change_sets": source.change_sets.model_dump()} if source.format == "change_sets" else {})
 
 
 def digest_of(content: Mapping[str, Any]) -> str:

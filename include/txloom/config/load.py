@@ -80,6 +80,21 @@ def where(path: str | Path, name: str, key: str) -> tuple[int, str]:
     return 1, "expectations"
 
 
+def line_of_key(path: str | Path, key: str) -> tuple[int, str]:
+    """Return the line and path of a key in a file, or the line of the part that it belongs to.
+
+    Args:
+        path: the declaration.
+        key: a part of the declaration and its key, such as `source.format`.
+    """
+    root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
+    line, item = 1, root
+    for name in key.split("."):
+        item = None if item is None else item.get(name)
+        line = line if item is None else item.line
+    return line, key
+
+
 def line_of_column(path: str | Path, table: str, column: str) -> tuple[int, str]:
     """Return line and path of a column of a watched table in a file, or of the table where it has no such column.
 

@@ -54,11 +54,17 @@ class ChangeSetDecoder:
         fields: ChangeSets = USUAL,
         ignored: Sequence[str] | None = None,
         spellings: Mapping[str, str] | None = None,
+        former: Sequence[ChangeSets] = (),
     ) -> None:
-        """Compile for the watched tables; fields: the names of the fields; ignored, spellings: see `WatchedTables`."""
+        """Compile for the watched tables.
+
+        fields: the names of the fields; former: their names before, newest first. ignored, spellings: see
+        `WatchedTables`.
+        """
         self.names = self._tables = WatchedTables(tables, ignored, spellings)
+        self._field_names = FieldNames(fields, former)
         self._fields = fields
-        self._images_of = {table.name: ChangeSetImages(table, fields) for table in tables}
+        self._images_of = {table.name: ChangeSetImages(table, fields, former) for table in tables}
         self._row = msgspec.json.Decoder(Image).decode
         self._counted: dict[str, Counter[bytes]] = {}
 
@@ -80,6 +86,7 @@ class ChangeSetDecoder:
 
     def _read(self, topic: str, value: bytes) -> dict[str, Any]:
         row = self._row(value)
+        self._fields = self._field_names.known[self._field_names.find(row)]
         if self._fields.transaction is None:
             table, op = self._change(topic, row)
             timestamp = _named(row, self._fields.timestamp)
@@ -143,11 +150,11 @@ class ChangeSetDecoder:
 class ChangeSetImages:
     """Writes rows of one table in the layout that `txloom.events.images.reader` reads."""
 
-    def __init__(self, table: Table, fields: ChangeSets = USUAL) -> None:
-        """Compile for a declared table's columns; fields: the names of the fields."""
+    def __init__(self, table: Table, fields: ChangeSets = USUAL, former: Sequence[ChangeSets] = ()) -> None:
+        """Compile for a declared table's columns; fields: the names of the fields; former: as of `ChangeSetDecoder`."""
         self._key = sources_of_key(table)
-        aside = {name.upper() for name in fields.model_dump().values() if name is not None}
-        self._aside = aside - table.columns_by_source.keys()
+        self._field_names = FieldNames(fields, former)
+        self._asides = [_upper(each) - table.columns_by_source.keys() for each in self._field_names.known]
         self._row = msgspec.json.Decoder(Image).decode
 
     def canonical(self, values: Sequence[str], ops: Sequence[str], headers: Headers) -> list[bytes]:  # noqa: ARG002
@@ -158,7 +165,35 @@ class ChangeSetImages:
         """Return a row's images before and after the change."""
         if op == "D":
             return {name: raw for name, raw in row.items() if name.upper() in self._key}, None
-        return None, {name: raw for name, raw in row.items() if name.upper() not in self._aside}
+        aside = self._asides[self._field_names.find(row)]
+        return None, {name: raw for name, raw in row.items() if name.upper() not in aside}
+
+
+class FieldNames:
+    """Tells by which names of its fields a row is read, after the declaration gave them other names.
+
+    Args:
+        fields: the names of the fields.
+        former: their names before, newest first.
+    """
+
+    def __init__(self, fields: ChangeSets, former: Sequence[ChangeSets]) -> None:
+        """Order the names: those of more fields first, so that a row is read by every field that it has."""
+        self.known = sorted(dict.fromkeys((fields, *former)), key=lambda each: -len(_upper(each)))
+        self._present = self.known.index(fields)
+        self._upper = [*map(_upper, self.known)]
+
+    def find(self, row: Image) -> int:
+        """Return the position in `known` of the first names of which a row has all; of none, of the present names."""
+        if len(self.known) == 1:
+            return 0
+        there = {name.upper() for name in row}
+        return next((number for number, names in enumerate(self._upper) if names <= there), self._present)
+
+
+def _upper(fields: ChangeSets) -> frozenset[str]:
+    """Return the names of fields in upper case."""
+    return frozenset(name.upper() for name in fields.model_dump().values() if name is not None)
 
 
 def _named(row: Image, name: str) -> msgspec.Raw | None:

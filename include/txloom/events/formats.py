@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline, Table
+from txloom.config.models.source import Source
 from txloom.events import rejections
 from txloom.events.garbage_collector import paused
 from txloom.events.goldengate.decoder import GoldenGateDecoder
@@ -48,16 +49,23 @@ class SourceDecoder:
     """Decodes everything that is landed for a pipeline; compiled, so each process makes one."""
 
     def __init__(
-        self, pipeline: Pipeline, spellings: Mapping[str, str] | None = None, *, holds_ahead: bool = False
+        self,
+        pipeline: Pipeline,
+        spellings: Mapping[str, str] | None = None,
+        *,
+        holds_ahead: bool = False,
+        again: bool = False,
     ) -> None:
         """Compile the decoders of a pipeline's source and of the rows that txloom lands itself.
 
         spellings: how names of the source were spelled so far. holds_ahead: whether rows that may be ahead of the
-        stream are marked, and get no table.
+        stream are marked, and get no table. again: whether the messages were landed before; the limit on their size
+        was that of their landing.
         """
         self._source = _decoder(pipeline, spellings, holds_ahead=holds_ahead)
         self.declared = [table.source for table in pipeline.tables]
-        self._limit = pipeline.source.max_message_bytes
+        self._limit = None if again else pipeline.source.max_message_bytes
+        self._renamed = _renamed_topics(pipeline.source)
         self._has_lines = pipeline.source.files is not None and pipeline.source.files.layout == "values"
         self.counts_places = pipeline.source.format == "change_sets"
         self._loads = GoldenGateDecoder(pipeline.tables, names.LOAD_METADATA)
@@ -77,7 +85,9 @@ class SourceDecoder:
         """
         if topic in names.LOADS:
             return self._loads.decode(topic, values)
-        values = within_limit(without_blank_lines(values) if self._has_lines else values, self._limit)
+        topic = self._renamed.get(topic, topic)
+        values = without_blank_lines(values) if self._has_lines else values
+        values = values if self._limit is None else within_limit(values, self._limit)
         if isinstance(self._source, GoldenGateDecoder):
             return self._source.decode(topic, values)
         places = {"first": first} if self.counts_places else {}
@@ -143,7 +153,7 @@ def images(pipeline: Pipeline, table: Table) -> Images | None:
         return None
     source = pipeline.source
     options = source.debezium.model_dump() if source.format == "debezium" else {}
-    options |= {"fields": source.change_sets} if source.format == "change_sets" else {}
+    options |= _fields(source)
     reader: Images = _made(MADE[source.format][1])(table, **options)
     return reader
 
@@ -176,9 +186,24 @@ def _decoder(pipeline: Pipeline, spellings: Mapping[str, str] | None, *, holds_a
     if source.format == "goldengate":
         return GoldenGateDecoder(pipeline.tables, source.transaction_topic, source.run_token, ignored, spellings)
     topics = () if source.transaction_topic is None else (source.transaction_topic,)
-    options: dict[str, Any] = {"fields": source.change_sets} if source.format == "change_sets" else {}
+    options: dict[str, Any] = _fields(source)
     options |= {"holds_ahead": holds_ahead} if source.format == "debezium" else {}
     return _made(MADE[source.format][0])(pipeline.tables, *topics, ignored=ignored, spellings=spellings, **options)
+
+
+def _fields(source: Source) -> dict[str, Any]:
+    """Return, of change sets, what their fields are called, and what they were called before."""
+    if source.format != "change_sets":
+        return {}
+    return {"fields": source.change_sets, "former": tuple(each.change_sets for each in source.former)}
+
+
+def _renamed_topics(source: Source) -> dict[str, str]:
+    """Return by former name of the topic with the metadata its present name."""
+    if source.transaction_topic is None:
+        return {}
+    former = {each.transaction_topic for each in source.former} - {None, source.transaction_topic}
+    return dict.fromkeys((name for name in former if name is not None), source.transaction_topic)
 
 
 def _made(name: str) -> Any:

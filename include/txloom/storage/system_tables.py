@@ -131,13 +131,15 @@ LANDED_FILES = arrow_schema(
         ("origin", pa.string()),
         ("follows", pa.string()),
         ("watched", pa.string()),
+        ("reading", pa.string()),
     ]
 )
 """The plan of landings: one row a file; a landing without files has one row with a null file. start: from where on in
 the file's content it is read. origin: the name under which the file was read before, or another that begins like it;
 for an extract of a date, what the date has of it (`storage.snapshots.kept_columns`). follows: the file behind which it
 comes. watched: the digest of the declaration by which the messages are decoded (`contents.watched_content`); null for
-landings that txloom writes itself, except those of dates."""
+landings that txloom writes itself, except those of dates. reading: how the messages are read
+(`landing_plan.last_reading`), as JSON; null where watched is, and in landings of earlier versions."""
 
 FILE_POSITIONS = arrow_schema(
     [

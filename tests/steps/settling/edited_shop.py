@@ -24,7 +24,7 @@ LINES = {"id": "long", "o_id": "long", "q": "long"}
 DOCUMENTS = "{name: doc, root: orders, children: [{table: lines, as: items, relation: many, parent_key: [o_id]}]}"
 HEAD = """
 name: shop
-source: {{format: goldengate, transaction_topic: meta, unknown_tables: {unknown}, files: {{path: {inbox}}}}}
+source: {{format: goldengate, transaction_topic: {metadata}, unknown_tables: {unknown}, files: {{path: {inbox}}}}}
 completeness: {{rule: counts, patience: {patience}}}
 tables:
 """
@@ -47,7 +47,8 @@ def exchanged(rows: Iterable[Row]) -> list[Row]:
 class EditedShop:
     """A source with orders and lines, its state after each commit, and the lake of a declaration.
 
-    renamed: the names under which the source sends columns now, by the name that they have in `state`.
+    renamed: the names under which the source sends columns now, by the name that they have in `state`. metadata: the
+    topic of the metadata.
     """
 
     folder: Path
@@ -57,6 +58,7 @@ class EditedShop:
     states: dict[int, dict[str, dict[int, Row]]] = field(default_factory=dict)
     files: int = 0
     renamed: dict[str, str] = field(default_factory=dict)
+    metadata: str = "meta"
     lake: SmallLake = field(init=False)
 
     def declare(
@@ -77,9 +79,10 @@ class EditedShop:
         """
         (self.folder / "inbox").mkdir(exist_ok=True)
         unknown = options.pop("unknown_tables", "count")
-        text = HEAD.format(inbox=self.folder / "inbox", patience=self.patience, unknown=unknown)
+        about = {"inbox": self.folder / "inbox", "metadata": self.metadata}
+        text = HEAD.format(patience=self.patience, unknown=unknown, **about)
         if options.pop("rule", "counts") == "progress":
-            text = text.replace(" transaction_topic: meta,", "")
+            text = text.replace(f" transaction_topic: {self.metadata},", "")
             text = text.replace(f"rule: counts, patience: {self.patience}", "rule: progress")
         evolves, keeps = options.pop("evolve", None), options.pop("keeps", None)
         for name, columns in tables.items():
@@ -127,7 +130,7 @@ class EditedShop:
             else:
                 self.send(table, message)
         self.states[self.csn] = deepcopy(self.state)
-        self.send("meta", self._metadata(counts))
+        self.send(self.metadata, self._metadata(counts))
         return held
 
     def send(self, topic: str, *messages: Row) -> None:

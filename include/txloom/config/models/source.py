@@ -1,9 +1,10 @@
 """The declaration of a source, as frozen models: files or Kafka, and the options of each format."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from txloom.config.models.base import Model
 from txloom.config.models.fields import Count, Duration, Folder, SourceColumn, SourceTable, Text, Topic, Wait
@@ -176,3 +177,16 @@ class Source(Model):
         Text | None,
         Field(description="The token in row messages that names the producer's run, such as a process id"),
     ] = None
+
+    _former: tuple["Source", ...] = PrivateAttr(())
+
+    @property
+    def former(self) -> tuple["Source", ...]:
+        """Return the source as it was declared before, newest first; only of a pipeline with what its lake knows."""
+        return self._former
+
+    def with_former(self, former: Iterable["Source"]) -> "Source":
+        """Return the source with what it was declared as before, newest first."""
+        copy = self.model_copy()
+        copy._former = tuple(former)
+        return copy

@@ -55,14 +55,17 @@ def redrive(step: Step, selection: Selection) -> Counts:
         ConfigurationError: for an id, a cause or a position that no open dead letter has, without a choice, and while a
             landing is unfinished that another machine's Spark has to decode.
     """
-    pipeline, paths = step.pipeline, step.paths
+    paths = step.paths
+    pipeline = landing_plan.with_former(step.pipeline, paths)
     ids, events, _ = _messages(step, selection, open_letters.MESSAGE)
     if not events.num_rows:
         return {"transactions": 0, "events": 0}
     step = replace(step, session=_no_session)
     first = finish_last(step) + 1
     turns = _in_turns(
-        landing_tables.decode_again(partial(SourceDecoder, pipeline, holds_ahead=True), events, first, paths)
+        landing_tables.decode_again(
+            partial(SourceDecoder, pipeline, holds_ahead=True, again=True), events, first, paths
+        )
     )
     for number, turn in enumerate(turns, first):
         again = LandingPlan(number, datetime.now(UTC), ())

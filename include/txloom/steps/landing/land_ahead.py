@@ -41,7 +41,9 @@ def _land(step: Step, each: Waiting, number: int) -> None:
     landing_plan.write_topics(paths, landing, step.run_id, [TOPIC])
     messages = rows_ahead.messages(paths, each.landing)
     if messages.num_rows:
-        decoded = landing_tables.decode_again(partial(SourceDecoder, step.pipeline), messages, number, paths)
+        decoded = landing_tables.decode_again(
+            partial(SourceDecoder, step.pipeline, again=True), messages, number, paths
+        )
         rows = change_events.landed_again(decoded, landing)
         known = finished_before(paths, rows)
         landing_tables.append(change_events.with_compact_events(rows, landing, known=known), landing, paths)

@@ -3,11 +3,11 @@
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from txloom.config.contents import watched_content
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.models.source import Kafka
 from txloom.events import formats
@@ -18,6 +18,7 @@ from txloom.steps.landing.producer_checks import after_landing
 from txloom.steps.landing.redecode import finish_redecoding, redecode_undecided
 from txloom.steps.landing.unreadable_files import note_unreadable
 from txloom.steps.step import Counts, Step
+from txloom.storage.edits.refused_edits import refuse_other_csns
 from txloom.storage.landing import (
     connector_snapshots,
     decoding,
@@ -47,16 +48,29 @@ def land_events(step: Step) -> Counts:
     Raises:
         SourceUnavailable: if the source cannot be read.
         SourceLost: if records that were not landed no longer exist.
+        ConfigurationError: if the csns of an edited source cannot be compared with those that were landed.
     """
     landing_tables.create_tables(step.paths)
     plan = _last_planned(step.pipeline, step.paths)
+    step = _read_as_landed(step, plan)
     last = redecode_undecided(step, follow_snapshots(step, _finish_planned(step, plan)), plan)
     return _finish(step, _plan(step, land_ahead(step, last) + 1))
 
 
 def finish_last(step: Step) -> int:
     """Finish the landing that was planned last, if its run died; return its number, 0 for none."""
-    return _finish_planned(step, _last_planned(step.pipeline, step.paths))
+    plan = _last_planned(step.pipeline, step.paths)
+    step = _read_as_landed(step, plan)
+    return _finish_planned(step, plan)
+
+
+def _read_as_landed(step: Step, plan: Sequence[dict[str, Any]]) -> Step:
+    """Return the step with a source that knows its former names; refuse a source with csns of another kind.
+
+    plan: the rows of the plan of the newest landing.
+    """
+    refuse_other_csns(step.pipeline, step.paths, plan)
+    return replace(step, pipeline=landing_plan.with_former(step.pipeline, step.paths, plan)) if plan else step
 
 
 def _finish_planned(step: Step, plan: Sequence[dict[str, Any]]) -> int:
@@ -115,7 +129,7 @@ def _plan_files(step: Step, number: int) -> LandingPlan:
         connector_snapshots.note_left_out(pipeline, paths, number, at)
     partition_watermarks.announce(pipeline, paths, number, at, [(folder, None) for folder in folders])
     about = {"landing": number, "run_id": step.run_id, "at": at}
-    base, watched = landing_plan.watched_rows(watched_content(pipeline), about)
+    base, watched = landing_plan.watched_rows(pipeline, about)
     rows = [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base]
     landing_plan.write_plan(paths, number, [*rows, *watched])
     return LandingPlan(number, at, tuple(tasks), landing_plan.followed(paths, tasks, number), reads_source=True)
@@ -135,7 +149,7 @@ def _plan_topics(step: Step, source: Kafka, number: int) -> LandingPlan:
     if kafka.leaves_out(extents, taken):
         connector_snapshots.note_left_out(pipeline, paths, number, at)
     parts = kafka_offsets.write_plan(paths, about, taken)
-    base, watched = landing_plan.watched_rows(watched_content(pipeline), about)
+    base, watched = landing_plan.watched_rows(pipeline, about)
     landing_plan.write_plan(paths, number, [base, *watched])
     return LandingPlan(number, at, tuple(landing_plan.tasks_of(parts)), reads_source=True)
 

@@ -34,7 +34,9 @@ LOG = logging.getLogger(__name__)
 
 
 def redecode_undecided(step: Step, last: int, plan: Sequence[Mapping[str, Any]]) -> int:
-    """Land the messages of undecided transactions again where the watched tables changed since the last landing.
+    """Land the messages of undecided transactions again where they are decoded otherwise since the last landing.
+
+    The watched tables changed, or names of topics and fields.
 
     Such a landing is written for each change, also where nothing waits: it is the border between messages that were
     decoded by one declaration and by the next. A repeated call lands nothing more.
@@ -47,11 +49,11 @@ def redecode_undecided(step: Step, last: int, plan: Sequence[Mapping[str, Any]])
     Returns:
         the number of the last landing, which may be a new one.
     """
-    content = watched_content(step.pipeline)
     if not plan:
         return last
     watched = plan[0]["watched"] or landing_plan.last_watched(step.paths)
-    if watched == digest_of(content):
+    is_read_so = landing_plan.is_read_so(step.pipeline, landing_plan.last_reading(step.paths, plan))
+    if watched == digest_of(watched_content(step.pipeline)) and is_read_so:
         return last
     return land_edit(step, last + 1)
 
@@ -67,7 +69,7 @@ def land_edit(step: Step, number: int) -> int:
     """
     landing = LandingPlan(number, datetime.now(UTC), ())
     about = {"landing": landing.number, "run_id": step.run_id, "at": landing.at}
-    row = landing_plan.watched_row(watched_content(step.pipeline))
+    row = landing_plan.watched_row(landing_plan.with_former(step.pipeline, step.paths))
     landing_plan.write_plan(step.paths, landing.number, [about | row])
     finish_redecoding(step, landing)
     return landing.number
@@ -75,9 +77,11 @@ def land_edit(step: Step, number: int) -> int:
 
 def finish_redecoding(step: Step, landing: LandingPlan) -> None:
     """Write a planned landing of messages that are decoded again, and close it; a repeated call writes nothing."""
-    pipeline, paths, seen = step.pipeline, step.paths, buffer_state(step.paths)
+    paths, seen = step.paths, buffer_state(step.paths)
+    pipeline = landing_plan.with_former(step.pipeline, paths)
     messages = _messages(pipeline, seen, undecided.Undecided(paths))
-    decode = partial(landing_tables.decode_again, partial(SourceDecoder, pipeline), number=landing.number, paths=paths)
+    new = partial(SourceDecoder, pipeline, again=True)
+    decode = partial(landing_tables.decode_again, new, number=landing.number, paths=paths)
     decoded: Iterable[pa.Table] = map(decode, messages)
     if formats.is_ordered(pipeline):
         decoded = _with_open_transactions(step, landing.number, list(decoded))

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from txloom.config import names
-from txloom.config.contents import watched_content
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavailable, WriteConflict
 from txloom.steps.landing.close_landing import close
@@ -319,11 +318,11 @@ def _land(
     without = [table for table in step.pipeline.tables if table.name not in results]
     plan = {
         dated_transactions.topic(name): kept_columns.planned(
-            step.pipeline.table(name), transaction.csn, result.undeclared, without
+            step.pipeline, step.pipeline.table(name), transaction.csn, result.undeclared, without
         )
         for name, result in results.items()
     }
-    landing_plan.write_topics(paths, at, step.run_id, plan, watched_content(step.pipeline))
+    landing_plan.write_topics(paths, at, step.run_id, plan, step.pipeline)
     landing_tables.append_files([*written, metadata], at, paths)
     close(step, at)
 

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from txloom.config.contents import Content
 from txloom.config.models.pipeline import Pipeline
+from txloom.config.models.source import Source
 from txloom.events import formats
 from txloom.events.formats import SourceDecoder
 from txloom.storage.declarations.source_samples import source_samples, watched_sources
@@ -27,12 +28,14 @@ class Redeclared:
         sources: the names of source tables, as messages have them, each with the table that it is declared as now.
         since: by table, the first landing from which on its messages were decoded as they are now.
         spellings: how names of the source were spelled so far.
+        source: the source, with what it was declared as before.
     """
 
     border: int
     sources: Mapping[str, str]
     since: Mapping[str, int]
     spellings: Mapping[str, str]
+    source: Source
 
 
 DECODED = ("kind", "table", "op", "identity", "payload", "digest")
@@ -59,9 +62,9 @@ def declared_over(pipeline: Pipeline, paths: TablePaths, following: Content | No
 
 def _redeclared(pipeline: Pipeline, paths: TablePaths, border: int, since: Mapping[str, int]) -> Redeclared:
     """Return what the declaration means; border, since: as `Redeclared` has them."""
-    spellings = name_spellings.known(paths)
+    spellings, pipeline = name_spellings.known(paths), landing_plan.with_former(pipeline, paths)
     sources = watched_sources(pipeline, source_samples(paths), spellings)
-    return Redeclared(border, sources, since, spellings)
+    return Redeclared(border, sources, since, spellings, pipeline.source)
 
 
 def as_declared(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) -> pa.Table:
@@ -95,7 +98,8 @@ def as_declared(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) ->
 
 def _decoded(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) -> pa.Table:
     """Return events whose messages are decoded again."""
-    decoder, parts = SourceDecoder(pipeline, dict(redeclared.spellings)), [events.slice(0, 0)]
+    pipeline = pipeline.model_copy(update={"source": redeclared.source})
+    decoder, parts = SourceDecoder(pipeline, dict(redeclared.spellings), again=True), [events.slice(0, 0)]
     columns = DECODED[: DECODED.index("identity")] if pipeline.source.format == "change_sets" else DECODED
     for messages, again in decode_by_topic(decoder, events):
         decoded = messages

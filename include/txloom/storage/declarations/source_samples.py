@@ -13,6 +13,7 @@ from txloom.events.source_names import folded
 from txloom.storage.dead_letters.open_letters import MESSAGE, open_dead_letters, unread_dead_letters
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import text_list, text_literal
+from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
 
 IN_ORDER = 'order by value is null, landing, "row"'
@@ -39,12 +40,12 @@ def watched_sources(pipeline: Pipeline, samples: pa.Table, spellings: dict[str, 
     """Return the names of source tables that a declaration watches, as messages have them, each with its table.
 
     Args:
-        pipeline: the declaration.
+        pipeline: the declaration, with what its source was declared as before (`landing_plan.with_former`).
         samples: a message of each source table, as `source_samples` returns them.
         spellings: how names of the source were spelled so far.
     """
     watched: dict[str, str] = {}
-    decoder = SourceDecoder(pipeline, spellings)
+    decoder = SourceDecoder(pipeline, spellings, again=True)
     for row in samples.to_pylist():
         name = row["source_table"]
         if formats.is_ordered(pipeline):
@@ -114,7 +115,7 @@ def read_rejected(pipeline: Pipeline, paths: TablePaths, table: str) -> Rejected
     are_open = len(rows) == open_dead_letters(paths, "detail", where).num_rows
     if formats.is_ordered(pipeline):
         return Rejected([row["xid"] for row in rows], [row["csn"] or 0 for row in rows], are_open)
-    decoder, events = SourceDecoder(pipeline), list[dict[str, Any]]()
+    decoder, events = SourceDecoder(landing_plan.with_former(pipeline, paths), again=True), list[dict[str, Any]]()
     for row in rows:
         headers = None if row["headers"] is None else [dict(row["headers"])]
         if row["value"] is not None:

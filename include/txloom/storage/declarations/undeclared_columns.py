@@ -19,6 +19,7 @@ from txloom.storage.declarations.records import FROM_EARLIER, FROM_STREAM, Recor
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.delta.sql import text_literal
+from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import EVOLVED_COLUMNS
 from txloom.storage.targets import schemas
@@ -57,7 +58,13 @@ def adopted(paths: TablePaths) -> list[Adopted]:
 
 
 def effective_pipeline(pipeline: Pipeline, paths: TablePaths) -> Pipeline:
-    """Return the pipeline with the columns that its tables have adopted, under their present or an earlier name."""
+    """Return the pipeline with what its lake knows.
+
+    These are the columns that its tables have adopted, under their present or an earlier name; and, where images are
+    read by the names of fields, the former names.
+    """
+    if pipeline.source.format == "change_sets":
+        pipeline = landing_plan.with_former(pipeline, paths)
     adopted_rows = small_tables.query(
         paths.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t order by added_at'
     )

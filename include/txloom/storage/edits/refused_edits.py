@@ -1,11 +1,13 @@
 """Edits of a declaration that no rebuild can follow: an existing table holds rows of another kind."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from txloom.config.contents import table_content
-from txloom.config.load import line_of_column, line_of_table, line_of_target, locate
+from txloom.config.contents import Content, reading_content, table_content
+from txloom.config.load import line_of_column, line_of_key, line_of_table, line_of_target, locate
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.config.models.source import EXACT
 from txloom.config.problems import Problem
@@ -13,10 +15,11 @@ from txloom.errors import ConfigurationError
 from txloom.events.source_names import folded
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, Record
+from txloom.storage.declarations.source_samples import source_samples
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.edits.held_members import HeldMember, Lost, can_hold, find_members
-from txloom.storage.landing import loaded_snapshots
+from txloom.storage.landing import landing_plan, loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import partition_columns, row_tables
@@ -25,6 +28,18 @@ TABLES = "tables"
 """The key of a declaration with the watched tables."""
 KEY, SOURCE = "key", "source"
 """The kinds of refused edits of a watched table's own keys."""
+FORMAT, RULE, FIELDS = "source.format", "completeness.rule", "source.change_sets"
+"""The kinds of refused edits of keys of the pipeline. FIELDS: of a key below it."""
+OTHER_CSNS = (
+    "The lake orders changes by their csn, and csns of the two cannot be compared. Declare a pipeline of another name: "
+    "it has its own tables."
+)
+"""Why an edit that gives changes other csns is refused, and the way out."""
+OTHER_FIELD = (
+    "Rows that were landed have this field too, so that the edit does not follow a new name: later changes would be "
+    "read in another way than those in the lake. Declare a pipeline of another name: it has its own tables."
+)
+"""Why an edit that reads another field is refused, and the way out."""
 REBUILT = (
     "After the move, the next cycle rebuilds the rows from the messages that are still kept. A table needs a snapshot "
     "if some of its messages are gone."
@@ -37,8 +52,10 @@ class RefusedEdit:
     """An edit that the next cycle refuses.
 
     Args:
-        kind: `mirrors` or `aggregates`; `tables` if a column was edited; `key` or `source` of a table if it was edited.
-        target: the table of the mirror, the name of the aggregate, or the watched table.
+        kind: `mirrors` or `aggregates`; `tables` if a column was edited; `key` or `source` of a table if it was edited;
+            FORMAT, RULE or FIELDS of the pipeline.
+        target: the table of the mirror, the name of the aggregate, or the watched table; empty if the pipeline was
+            edited.
         key: of the target, what was edited; of a watched table, the column, `key` or `source`.
         value: what it says.
         expected: what it may say.
@@ -55,6 +72,8 @@ class RefusedEdit:
     @property
     def path(self) -> str:
         """Return where it is in a declaration."""
+        if self.kind in (FORMAT, RULE, FIELDS):
+            return self.kind if self.kind == self.key else f"{self.kind}.{self.key}"
         if self.kind in (KEY, SOURCE):
             return f"{TABLES}[{self.target}].{self.kind}"
         if self.kind == TABLES:
@@ -63,6 +82,8 @@ class RefusedEdit:
 
     def locate(self, file: Path) -> tuple[int, str]:
         """Return line and path in the file of a declaration."""
+        if self.kind in (FORMAT, RULE, FIELDS):
+            return line_of_key(file, self.path)
         if self.kind in (KEY, SOURCE):
             return line_of_table(file, self.target, self.kind)
         if self.kind == TABLES:
@@ -99,7 +120,8 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
         paths: the tables of the pipeline.
         known: the records, in order.
     """
-    others = [*_other_histories(pipeline, paths, known), *_other_partitions(pipeline, paths)]
+    others = [*_find_other_csns(pipeline, paths, landing_plan.last_reading(paths))]
+    others += [*_other_histories(pipeline, paths, known), *_other_partitions(pipeline, paths)]
     others += _find_fields_in_other_case(pipeline, paths)
     states = r.states(known)
     for table in pipeline.tables:
@@ -109,6 +131,50 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
         others += [*_find_empty_keys(paths, table, members)]
         others += [*_find_lost_keys(paths, table, members), *_find_lost_values(pipeline, paths, table, members)]
     return others
+
+
+def refuse_other_csns(pipeline: Pipeline, paths: TablePaths, plan: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ConfigurationError if csns of the source cannot be compared with those that were landed.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        plan: the rows of the plan of the newest landing; none before the first.
+    """
+    landed = landing_plan.last_reading(paths, plan) if plan else None
+    if refused := [*_find_other_csns(pipeline, paths, landed)]:
+        raise ConfigurationError(messages_of(refused, pipeline.name))
+
+
+def _find_other_csns(pipeline: Pipeline, paths: TablePaths, landed: Content | None) -> Iterator[RefusedEdit]:
+    """Yield the key of the pipeline whose edit gives changes csns, or identities, of another kind.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        landed: how the newest messages were read; None: it is not known.
+    """
+    now = reading_content(pipeline)
+    if landed is None or landing_plan.is_read_so(pipeline, landed):
+        return
+    for kind, name in ((FORMAT, "format"), (RULE, "rule")):
+        if landed.get(name) != now.get(name):
+            yield RefusedEdit(kind, "", kind, str(now[name]), f"{landed[name]} as before", OTHER_CSNS)
+            return
+    fields, before = now.get("change_sets", {}), landed.get("change_sets", {})
+    named = {name: {(each.get(name) or "").upper() for each in (fields, before)} for name in fields}
+    edited = [name for name, names in named.items() if len(names) > 1]
+    there = _find_fields_of_rows(paths) if edited else frozenset[str]()
+    for name in edited:
+        if named[name] - {""} <= there:
+            expected = f"{before[name] or 'nothing'} as before"
+            yield RefusedEdit(FIELDS, "", name, str(fields[name] or "nothing"), expected, OTHER_FIELD)
+
+
+def _find_fields_of_rows(paths: TablePaths) -> frozenset[str]:
+    """Return the names, in upper case, of all fields that sampled rows of change sets have."""
+    values = source_samples(paths).column("value").to_pylist()
+    return frozenset(name.upper() for value in values if value is not None for name in json.loads(value))
 
 
 def _other_histories(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]) -> Iterator[RefusedEdit]:

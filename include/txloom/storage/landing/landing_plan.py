@@ -6,8 +6,11 @@ from datetime import UTC
 from typing import Any
 
 from txloom.config import names
-from txloom.config.contents import Content, digest_of, to_json
+from txloom.config.contents import Content, digest_of, names_content, reading_content, to_json, watched_content
+from txloom.config.models.pipeline import Pipeline
+from txloom.config.models.source import ChangeSets
 from txloom.storage.delta import small_tables
+from txloom.storage.delta.read_session import exists
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.file_positions import Name, Position
@@ -16,6 +19,8 @@ from txloom.storage.system_tables import LANDED_FILES
 
 NO_FILE = -1
 """The number of a plan's row that is no file."""
+FORMER = "former"
+"""The key of a reading that has the former names, newest first."""
 REDECODED = f"{names.SYSTEM_PREFIX}redecoded"
 """The topic under which landings are planned that decode undecided transactions again, by a changed declaration.
 
@@ -24,22 +29,33 @@ of the first landing, in a row of its own.
 """
 
 
-def watched_row(content: Content) -> dict[str, Any]:
+def watched_row(pipeline: Pipeline) -> dict[str, Any]:
     """Return the columns of a plan's row that say how messages are decoded from its landing on."""
-    return {"file_number": NO_FILE, "topic": REDECODED, "origin": to_json(content), "watched": digest_of(content)}
+    origin = to_json(watched_content(pipeline))
+    return {"file_number": NO_FILE, "topic": REDECODED, "origin": origin, **_how(pipeline)}
 
 
-def watched_rows(content: Content, about: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _how(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the columns that every row of a plan has which says how messages are decoded.
+
+    pipeline: the declaration `with_former`.
+    """
+    former = [names_content(each) for each in pipeline.source.former]
+    reading = to_json(reading_content(pipeline) | {FORMER: former})
+    return {"watched": digest_of(watched_content(pipeline)), "reading": reading}
+
+
+def watched_rows(pipeline: Pipeline, about: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the columns that every row of a landing's plan has, and its rows in addition to those of its input.
 
     Both say how the messages of the landing are decoded. Only the first landing has an additional row.
 
     Args:
-        content: how messages are decoded (`contents.watched_content`).
+        pipeline: the declaration.
         about: the columns of the landing and its run.
     """
-    base = {**about, "watched": digest_of(content)}
-    return base, [{**base, **watched_row(content)}] if about["landing"] == 1 else []
+    base = {**about, **_how(pipeline)}
+    return base, [{**base, **watched_row(pipeline)}] if about["landing"] == 1 else []
 
 
 def is_redecoding(plan: Sequence[Mapping[str, Any]]) -> bool:
@@ -52,6 +68,53 @@ def last_watched(paths: TablePaths) -> str | None:
     newest_row = "select watched from t where watched is not null order by landing desc limit 1"
     rows = small_tables.query(paths.landed_files, newest_row)
     return rows[0]["watched"] if rows else None
+
+
+def last_reading(paths: TablePaths, plan: Sequence[Mapping[str, Any]] = ()) -> Content | None:
+    """Return how the newest messages are read (`contents.reading_content`); None if it was not recorded.
+
+    FORMER has the names by which earlier messages are read (`contents.names_content`), newest first.
+
+    Args:
+        paths: where the tables are.
+        plan: the rows of the plan of the newest landing, where they are known.
+    """
+    known = next((row["reading"] for row in plan if row["reading"] is not None), None)
+    if known is None and exists(paths.landed_files) and "reading" in small_tables.schema_of(paths.landed_files).names:
+        sql = "select reading from t where reading is not null order by landing desc limit 1"
+        known = next((row["reading"] for row in small_tables.query(paths.landed_files, sql)), None)
+    return None if known is None else json.loads(known)
+
+
+def is_read_so(pipeline: Pipeline, reading: Content | None) -> bool:
+    """Return whether messages are read as the newest were, which `last_reading` returns; True if it is not known."""
+    if reading is None:
+        return True
+    return {name: value for name, value in reading.items() if name != FORMER} == reading_content(pipeline)
+
+
+def with_former(pipeline: Pipeline, paths: TablePaths, plan: Sequence[Mapping[str, Any]] = ()) -> Pipeline:
+    """Return a pipeline whose source knows its former names of topics and fields, for messages that were landed.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        plan: the rows of the plan of the newest landing, where they are known.
+    """
+    reading, now = last_reading(paths, plan), names_content(pipeline.source)
+    if reading is None or (is_read_so(pipeline, reading) and not reading[FORMER]):
+        return pipeline
+    last = {name: reading[name] for name in now if name in reading}
+    known = [each for each in (last, *reading[FORMER]) if each.keys() == now.keys() and each != now]
+    former = [
+        pipeline.source.model_copy(
+            update={"transaction_topic": each["transaction_topic"], "run_token": each["run_token"]}
+            | ({"change_sets": ChangeSets(**each["change_sets"])} if "change_sets" in each else {})
+        )
+        for number, each in enumerate(known)
+        if each not in known[:number]
+    ]
+    return pipeline.model_copy(update={"source": pipeline.source.with_former(former)})
 
 
 def decoded(paths: TablePaths) -> list[tuple[int, Content]]:
@@ -120,7 +183,7 @@ def write_topics(
     landing: LandingPlan,
     run_id: str,
     topics: Iterable[str] | Mapping[str, str],
-    watched: Content | None = None,
+    pipeline: Pipeline | None = None,
 ) -> None:
     """Record the plan of a landing whose rows txloom writes itself; once planned it is written, or stays empty.
 
@@ -129,10 +192,10 @@ def write_topics(
         landing: the landing.
         run_id: the run that writes it.
         topics: the topics under which its rows are planned; a mapping also has the `origin` of each topic's row.
-        watched: how its rows were decoded (`contents.watched_content`); None: the plan does not record it.
+        pipeline: the declaration by which its rows were decoded; None: the plan does not record it.
     """
     about = {"landing": landing.number, "run_id": run_id, "at": landing.at}
-    base, rows = (about, []) if watched is None else watched_rows(watched, about)
+    base, rows = (about, []) if pipeline is None else watched_rows(pipeline, about)
     said = topics if isinstance(topics, Mapping) else dict.fromkeys(topics)
     planned = ({**base, "file_number": 0, "topic": topic, "origin": origin} for topic, origin in said.items())
     write_plan(paths, landing.number, [*planned, *rows])

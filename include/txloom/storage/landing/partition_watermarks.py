@@ -69,9 +69,8 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> LowW
         return None
     idle = idle_after(pipeline)
     micros = None if idle is None else int(idle.total_seconds() * 1_000_000)
-    unreadable_ranges += (
-        _known_poison(paths, landing.number) if landing.reads_source and not _is_counted(pipeline) else []
-    )
+    decodes = landing.reads_source or landing.redecodes
+    unreadable_ranges += _known_poison(paths, landing.number) if decodes and not _is_counted(pipeline) else []
     return low_watermark(
         declared.values(), at, micros, inclusive=_is_counted(pipeline), unreadable_ranges=unreadable_ranges
     )
