@@ -44,7 +44,9 @@ class Dimensions:
     wraps: transaction ids begin anew, once everything before has come. impatient: what is not whole with its landing is
     given up, and released once the rest has come.
     below: a table hangs below a child of the aggregate, as in an aggregate of its own. serials: some keys have a column
-    that identifies a row by itself. These two are drawn where a declaration is edited (`edited`).
+    that identifies a row by itself. switches: extracts change from full to partial, and back. renames: the topic of
+    metadata, or the fields of change sets, get other names. These four are drawn where a declaration is edited
+    (`edited`).
     """
 
     source: str = GOLDENGATE
@@ -68,6 +70,8 @@ class Dimensions:
     impatient: bool = False
     below: bool = False
     serials: bool = False
+    switches: bool = False
+    renames: bool = False
 
     @property
     def family(self) -> str:
@@ -135,7 +139,11 @@ def edited(seed: int, source: str) -> Dimensions:
     operations = {each for each in (*OPERATIONS, "forget") if chance.random() < 0.25}
     operations -= {"clean", "dismiss"} if made.impatient else {"dismiss"}
     below, serials = chance.random() < 0.4, chance.random() < 0.4
-    return replace(made, operations=frozenset(operations), below=below, serials=serials)
+    switches = source == EXTRACTS and chance.random() < 0.5
+    is_renamed = made.family in (GOLDENGATE, "debezium", "change_sets") and not made.cut
+    renames = is_renamed and chance.random() < 0.4
+    operations = frozenset(operations)
+    return replace(made, operations=operations, below=below, serials=serials, switches=switches, renames=renames)
 
 
 def without_faults(made: Dimensions) -> Dimensions:

@@ -57,6 +57,7 @@ def play(
     writer = WRITERS.get(dims.source, Debezium)(made, chance)
     database = Database(made, chance, writer, csn=2**53 + 1 if dims.far else 100)
     if isinstance(writer, Extracts):
+        writer.switches = dims.switches
         days = writer.days(database, most)
         return Play(seed, chance, dims, made, writer, days, [day.rows for day in days])
     before, first, repeated = _snapshots(database, dims, chance)

@@ -40,12 +40,13 @@ class Club:
     """A small lake of extracts."""
 
     def __init__(self, folder: Path, extracts: str) -> None:
-        self.folder, self.head = folder, HEAD.format(inbox=folder / "inbox", extracts=extracts)
+        self.folder, self.extracts = folder, extracts
         (folder / "inbox").mkdir()
         self.lake = SmallLake(folder, self.declared(TRIPS))
 
     def declared(self, *tables: str) -> Any:
-        (self.folder / "club.yaml").write_text(self.head + "".join(tables) + 'targets: {mirrors: ["*"]}\n')
+        head = HEAD.format(inbox=self.folder / "inbox", extracts=self.extracts)
+        (self.folder / "club.yaml").write_text(head + "".join(tables) + 'targets: {mirrors: ["*"]}\n')
         return load(self.folder / "club.yaml")
 
     def declare(self, *tables: str) -> None:
@@ -164,6 +165,33 @@ def test_a_partial_date_does_not_complete_a_column_and_a_load_does(club: Make) -
     assert made.cut == (3, set())
     made.load(20261103, trips=SECOND)
     assert (made.cut, areas(made)) == ((3, {"trips"}), ["x", "y"])
+
+
+def test_a_partial_date_stays_partial_once_extracts_are_declared_full(club: Make) -> None:
+    made = club("partial")
+    made.declare(WITH_AREA)
+    made.put(3, trips=SECOND[:1])
+    made.cycle(3)
+    made.extracts = "full"
+    made.declare(WITH_AREA)
+    made.show()
+    assert (made.cut, *made.lacking()) == ((3, set()), "trips")
+    made.put(4, trips=SECOND)
+    made.cycle(4)
+    assert (made.cut, made.lacking(), areas(made)) == ((4, {"trips"}), {}, ["x", "y"])
+
+
+def test_a_full_date_completes_a_column_even_if_extracts_are_declared_partial_before_its_merge(club: Make) -> None:
+    made = club("full")
+    made.land(2)
+    made.declare(WITH_AREA)
+    made.show()
+    made.put(3, trips=SECOND)
+    made.land(3)
+    made.extracts = "partial"
+    made.declare(WITH_AREA)
+    made.show()
+    assert (made.cut, made.lacking(), areas(made)) == ((3, {"trips"}), {}, ["x", "y"])
 
 
 @pytest.mark.parametrize("extracts", ["full", "partial"])

@@ -68,15 +68,15 @@ class Dates:
         shutil.rmtree(target, ignore_errors=True)
         for name, seen in view.watched.items():
             if (source := self.extracts / day.isoformat() / name).is_dir():
-                self._make_whole(f"{day}/{name}", name)
+                self._make_whole(day, name)
                 shutil.copytree(source, target / seen.name)
                 is_some = True
         return is_some
 
-    def _make_whole(self, folder: str, name: str) -> None:
+    def _make_whole(self, day: date, name: str) -> None:
         """Let the first partial extract that the lake takes of a table have all of its rows, as is the convention."""
-        is_known = any(kept.get(name) for kept in self.kept.values())
-        if not (self.writer.is_full or is_known) and folder in self.writer.whole:
+        folder, is_known = f"{day}/{name}", any(kept.get(name) for kept in self.kept.values())
+        if not (self.writer.is_full(day) or is_known) and folder in self.writer.whole:
             shutil.rmtree(self.extracts / folder)
             self.producer.deliver(self.writer.whole[folder])
 
@@ -91,7 +91,9 @@ class Dates:
         csn = int(day.strftime("%Y%m%d"))
         self.kept[csn] = {name: _kept(view.watched.get(name), pipeline) for name in self.made.made.tables}
         self.merging[csn] = set(self._merging(csn))
-        if not self.writer.is_full:
+        if self.writer.is_full(day):
+            self.merging[csn] -= view.watched.keys()
+        else:
             # Rows of two dates may be the same row by a key of fewer columns, but different rows by the source's key.
             self.merging[csn] |= {name for name, seen in view.watched.items() if len(seen.key) < len(seen.source.key)}
 
@@ -111,7 +113,7 @@ class Dates:
         """Return the current tables whose rows are certain: partial extracts need the whole key of the source."""
         certain = view.watched.keys() - self._merging(csn)
         mirrors = {seen.mirror[0] for name, seen in view.watched.items() if seen.mirror is not None and name in certain}
-        return mirrors | {f"{each.name}_current" for each in view.aggregates if each.members <= certain}
+        return mirrors | {each.current for each in view.aggregates if each.members <= certain}
 
     def _merging(self, csn: int) -> set[str]:
         """Return `merging` as of a csn."""

@@ -235,6 +235,19 @@ def _rename_field(view: View, made: Shape, chance: Random) -> View | None:
     return _with_aggregate(view, number, replace(each, children=children))
 
 
+def _rename_documents(view: View, made: Shape, chance: Random) -> View | None:
+    """Give the current table of an aggregate, or its history, another name."""
+    if not view.aggregates:
+        return None
+    number = chance.randrange(len(view.aggregates))
+    each = view.aggregates[number]
+    current, history = each.called
+    called = (chance.choice(("current", "now")), history)
+    if chance.random() < 0.6:
+        called = (current, chance.choice(("stream", "log", "all")))
+    return _with_aggregate(view, number, replace(each, called=called))
+
+
 def _change_relation(view: View, made: Shape, chance: Random) -> View | None:
     """Let documents have a list of what is one row at most, and back."""
     if not view.aggregates:
@@ -310,6 +323,7 @@ EDITS = (
     _toggle_child,
     _toggle_child,
     _rename_field,
+    _rename_documents,
     _change_relation,
     _change_key,
     _change_key,

@@ -108,11 +108,25 @@ class Watched:
 
 @dataclass(frozen=True)
 class Documents:
-    """An aggregate: its name, its root and its children, by the source's names of their tables."""
+    """An aggregate: its name, its root and its children, by the source's names of their tables.
+
+    called: what the names of its current table and of its history have after its own name.
+    """
 
     name: str
     root: str
     children: tuple[Child, ...]
+    called: tuple[str, str] = ("current", "stream")
+
+    @property
+    def current(self) -> str:
+        """Return the name of the current table."""
+        return f"{self.name}_{self.called[0]}"
+
+    @property
+    def history(self) -> str:
+        """Return the name of the history."""
+        return f"{self.name}_{self.called[1]}"
 
     @property
     def members(self) -> set[str]:
@@ -145,7 +159,7 @@ class View:
     def keys(self) -> dict[str, tuple[str, ...]]:
         """Return the key of every current table."""
         of_mirrors = {seen.mirror[0]: seen.table.key for seen in self.mirrors if seen.mirror is not None}
-        return of_mirrors | {f"{each.name}_current": self.watched[each.root].table.key for each in self.aggregates}
+        return of_mirrors | {each.current: self.watched[each.root].table.key for each in self.aggregates}
 
     @property
     def mirrors(self) -> list[Watched]:
@@ -163,7 +177,7 @@ class View:
         mirrored = {
             name for name, seen in self.watched.items() if seen.mirror is not None and seen.mirror[1] == history
         }
-        of = [each for each in self.aggregates if f"{each.name}_stream" == history]
+        of = [each for each in self.aggregates if each.history == history]
         return mirrored.union(*(each.members for each in of))
 
     def expected(self, made: Shape, sent: Sequence[Sent], csn: int) -> Rows:
@@ -178,7 +192,7 @@ class View:
         result = {seen.mirror[0]: rows[seen.name] for seen in self.mirrors if seen.mirror is not None}
         for each in self.aggregates:
             of_documents = held(replace(made, tables=tables, aggregate=self.aggregate(each)), seen_state)
-            result[f"{each.name}_current"] = of_documents["doc_current"]
+            result[each.current] = of_documents["doc_current"]
         return result
 
     def actual(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Rows:
@@ -191,7 +205,7 @@ class View:
         for seen in self.mirrors:
             if seen.mirror is not None and seen.mirror[0] == current:
                 return seen.judged
-        each = next(each for each in self.aggregates if f"{each.name}_current" == current)
+        each = next(each for each in self.aggregates if each.current == current)
         nested = {child.field: self.watched[child.table].judged for child in each.children}
 
         def judged(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,8 +258,9 @@ def declaration(view: View, inbox: Path, source: SourceText) -> str:
             lines.append(f"    - {{table: {seen.name}, current: {seen.mirror[0]}, history: {seen.mirror[1]}}}")
     if view.aggregates:
         lines += ["  aggregates:"]
-        for each in map(view.aggregate, view.aggregates):
+        for documents, each in zip(view.aggregates, map(view.aggregate, view.aggregates), strict=True):
             lines += [f"    - name: {each.name}", f"      root: {each.root}"]
+            lines += [f"      current: {documents.current}", f"      history: {documents.history}"]
             lines += ["      children:"] if each.children else []
             for child in each.children:
                 parent = f"parent_key: [{', '.join(child.parent_key)}]"

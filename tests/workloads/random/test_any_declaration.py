@@ -16,7 +16,7 @@ import pytest
 from txloom.transactions import memory
 from workloads.dimensions import SOURCES, edited
 from workloads.drawn_lakes import cases
-from workloads.edited.edited_lake import Edited
+from workloads.edited.judged_lake import Edited
 from workloads.play import Play, play
 from workloads.spark_lake import SparkLake, draw_limits
 

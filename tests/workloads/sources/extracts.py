@@ -24,6 +24,7 @@ class Extracts:
 
     A full date has an extract of every table. A table without a partial extract of a date, and a row that it leaves
     out, is shown as it was before. `whole` has by folder what a first partial extract has: all rows and columns.
+    `switches` says whether dates may change from full to partial and back.
     """
 
     rule, layout = "single", ", settle: 0s"
@@ -32,21 +33,30 @@ class Extracts:
     def __init__(self, shape: Shape, chance: Random) -> None:
         self._tables, self._chance = shape.tables, chance
         self._full, self._day = chance.random() < 0.7, FIRST
-        self.moves_serials = self._full
+        self.switches = False
+        self._full_on: dict[int, bool] = {}
         self._shown: State = {name: {} for name in shape.tables}
         self._columns = {name: tuple(table.columns) for name, table in shape.tables.items()}
         self.lacked: set[tuple[str, str]] = set()
         self.whole: dict[str, list[Message]] = {}
 
     @property
-    def is_full(self) -> bool:
-        """Return whether an extract has all rows of its table."""
-        return self._full
+    def moves_serials(self) -> bool:
+        """Return whether a row may get another row's serial."""
+        return self._full and not self.switches
+
+    def is_full(self, day: date) -> bool:
+        """Return whether the extracts of a date have all rows of their tables."""
+        return self._full_on[_csn(day)]
 
     @property
     def source(self) -> str:
         """Return what a declaration says of the source."""
-        return f"format: snapshots, snapshots: {{extracts: {'full' if self._full else 'partial'}}}"
+        return _declared(is_full=self._full)
+
+    def source_of(self, day: date) -> str:
+        """Return what a declaration says of the source when a date is compared."""
+        return _declared(is_full=self.is_full(day))
 
     def write(self, sent: Sent) -> None:
         """Learn which columns tables have."""
@@ -61,6 +71,8 @@ class Extracts:
         days = []
         for _ in range(self._chance.randint(1, 7)):
             self._day += timedelta(days=self._chance.choice((1, 1, 1, 3, 40)))
+            if self.switches and self._chance.random() < 0.3:
+                self._full = not self._full
             database.play(self._chance.randint(0, most // 3 + 1))
             days.append(self._extracted(database.state))
         return days
@@ -69,7 +81,7 @@ class Extracts:
         """Extract another date, on which every table has all rows that it showed last, with all columns."""
         self._columns = {name: tuple(table.columns) for name, table in self._tables.items()}
         self._day += timedelta(days=1)
-        sent = Sent("", int(self._day.strftime("%Y%m%d")), [], None, {}, [])
+        sent = self._sent()
         for name, rows in self._shown.items():
             self._write(sent, name, rows)
         sent.state = {name: dict(rows) for name, rows in self._shown.items()}
@@ -78,7 +90,7 @@ class Extracts:
     def _extracted(self, state: State) -> Sent:
         names = sorted(self._tables)
         chosen = [name for name in names if self._full or self._chance.random() < 0.8] or names
-        sent = Sent("", int(self._day.strftime("%Y%m%d")), [], None, {}, [])
+        sent = self._sent()
         changes = list[Change]()
         for name in chosen:
             rows = dict(state[name])
@@ -94,6 +106,11 @@ class Extracts:
             self.whole[f"{self._day}/{name}"] = self._written(name, after, self._tables[name].columns)
         sent.changes, sent.state = changes, {name: dict(rows) for name, rows in self._shown.items()}
         return sent
+
+    def _sent(self) -> Sent:
+        """Return a date without extracts."""
+        self._full_on[_csn(self._day)] = self._full
+        return Sent("", _csn(self._day), [], None, {}, [])
 
     def _write(self, sent: Sent, name: str, rows: Mapping[Key, Image]) -> None:
         """Write the extract of a table."""
@@ -113,6 +130,14 @@ class Extracts:
         new = [Change(table, "I", None, after[key], columns) for key in after if key not in before]
         other = [key for key in after if key in before and now[key] != was[key]]
         return gone + new + [Change(table, "U", before[key], after[key], columns) for key in other]
+
+
+def _csn(day: date) -> int:
+    return int(day.strftime("%Y%m%d"))
+
+
+def _declared(*, is_full: bool) -> str:
+    return f"format: snapshots, snapshots: {{extracts: {'full' if is_full else 'partial'}}}"
 
 
 class Extractor:

@@ -20,9 +20,9 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.snapshots import dated_transactions
 
-CSN, SOURCE, COLUMNS, UNDECLARED, WITHOUT = "csn", "source", "columns", "undeclared", "without"
+CSN, SOURCE, COLUMNS, UNDECLARED, WITHOUT, FULL = "csn", "source", "columns", "undeclared", "without", "full"
 """The entries in a row of the plan: the date's csn, the table's source, the declared and the undeclared columns of its
-extract, and the sources of the tables that the date was compared without."""
+extract, the sources of the tables that the date was compared without, and whether extracts were full."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,14 @@ class DatedExtracts:
         csn: the csn of the date.
         extracts: what the date has of each table, by source.
         without: the sources of the tables that the date was compared without.
-        is_known: whether the plan records this; plans of earlier versions of txloom do not.
+        is_full: whether extracts were full, so that each one has all rows of its table.
+        is_known: whether the plan records what the date has; plans of earlier versions of txloom do not.
     """
 
     csn: int
     extracts: Mapping[str, Extract]
     without: frozenset[str]
+    is_full: bool
     is_known: bool
 
 
@@ -74,10 +76,11 @@ class Lack:
     ends_whole: bool
 
 
-def planned(table: Table, csn: int, undeclared: Iterable[str], without: Iterable[Table]) -> str:
+def planned(pipeline: Pipeline, table: Table, csn: int, undeclared: Iterable[str], without: Iterable[Table]) -> str:
     """Return what the plan of a date's landing records about a table's extract, as JSON.
 
     Args:
+        pipeline: the declaration.
         table: the table, with columns that it took up.
         csn: the csn of the date.
         undeclared: the other columns of the extract.
@@ -90,6 +93,7 @@ def planned(table: Table, csn: int, undeclared: Iterable[str], without: Iterable
             COLUMNS: sorted(name.casefold() for column in table.columns for name in column.sources),
             UNDECLARED: sorted(name.casefold() for name in undeclared),
             WITHOUT: sorted(each.source for each in without),
+            FULL: is_full(pipeline),
         },
         ensure_ascii=False,
     )
@@ -107,7 +111,9 @@ def lacks(pipeline: Pipeline, paths: TablePaths, reached: Watermark) -> dict[str
         paths: the tables of the pipeline.
         reached: the csn and the release up to which dates count.
     """
-    return {} if pipeline.source.snapshots is None else _lacks(pipeline, paths, reached, _released(paths, reached))
+    if pipeline.source.snapshots is None:
+        return {}
+    return _lacks(pipeline, paths, reached, _released(pipeline, paths, reached))
 
 
 def completing(pipeline: Pipeline, paths: TablePaths, since: Mapping[str, int], reached: Watermark) -> dict[str, int]:
@@ -121,17 +127,17 @@ def completing(pipeline: Pipeline, paths: TablePaths, since: Mapping[str, int], 
     """
     if pipeline.source.snapshots is None:
         return {}
-    dates = _released(paths, reached)
+    dates = _released(pipeline, paths, reached)
     lacked, completed = _lacks(pipeline, paths, reached, dates), dict[str, int]()
     for name, csn in since.items():
         lack, source = lacked.get(name), pipeline.table(name).source
         until = 0 if lack is None else lack.until
-        if not is_full(pipeline):
-            is_first = lack is not None and lack.ends_whole
-            completed |= {name: until} if is_first and until is not None and csn <= until else {}
-        elif until is not None:
-            extracted = [each.csn for each in dates if each.csn >= max(csn, until) and source in each.extracts]
-            completed |= {name: extracted[0]} if extracted else {}
+        if until is None:
+            continue
+        ends_whole = lack is not None and lack.ends_whole
+        later = [each for each in dates if each.csn >= max(csn, until) and source in each.extracts]
+        whole = [each.csn for each in later if each.is_full or (ends_whole and each.csn == until)]
+        completed |= {name: whole[0]} if whole else {}
     return completed
 
 
@@ -151,7 +157,6 @@ def _lacks(
         table.name: _lack(
             table,
             [each for each in dates if each.csn > loaded.get(table.name, 0)],
-            is_whole=is_full(pipeline),
             is_loaded=table.name in loaded,
         )
         for table in pipeline.tables
@@ -159,20 +164,19 @@ def _lacks(
     return {name: lack for name, lack in by_table.items() if lack is not None}
 
 
-def _lack(table: Table, dates: Sequence[DatedExtracts], *, is_whole: bool, is_loaded: bool) -> Lack | None:
+def _lack(table: Table, dates: Sequence[DatedExtracts], *, is_loaded: bool) -> Lack | None:
     """Return the most recent dates on which a table lacked something; None if there are none.
 
     Args:
         table: the table.
         dates: the dates since the table was loaded, in order.
-        is_whole: whether each extract has all rows of the table.
         is_loaded: whether the table was loaded, so that no extract of `dates` is its first.
     """
     declared = {name.casefold() for column in table.columns for name in column.sources}
     columns, lacks_rows, is_first = set[str](), False, not is_loaded
     since, until, ends_whole = list[int](), None, False
     for each in dates:
-        extract, has_all_rows = each.extracts.get(table.source), is_whole or is_first
+        extract, has_all_rows = each.extracts.get(table.source), each.is_full or is_first
         if extract is not None:
             lacks_rows, is_first = False, False
             columns = (columns | declared & extract.undeclared) - extract.columns
@@ -187,7 +191,7 @@ def _lack(table: Table, dates: Sequence[DatedExtracts], *, is_whole: bool, is_lo
     return Lack(len(since), since[0], since[-1], until, ends_whole) if since else None
 
 
-def _released(paths: TablePaths, reached: Watermark) -> list[DatedExtracts]:
+def _released(pipeline: Pipeline, paths: TablePaths, reached: Watermark) -> list[DatedExtracts]:
     """Return the released transactions of dates, in the order of their csns."""
     where = f"csn <= {reached.valid_through} and release <= {reached.release} and status = 'released'"
     sql = f"select distinct csn from t where starts_with(xid, '{dated_transactions.XID}') and {where} order by csn"
@@ -200,10 +204,12 @@ def _released(paths: TablePaths, reached: Watermark) -> list[DatedExtracts]:
             csn,
             {each[SOURCE]: Extract(frozenset(each[COLUMNS]), frozenset(each[UNDECLARED])) for each in plans[csn]},
             frozenset(source for each in plans[csn] for source in each[WITHOUT]),
+            # Plans of earlier versions of txloom do not record it.
+            is_full=all(each.get(FULL, is_full(pipeline)) for each in plans[csn]),
             is_known=True,
         )
         if csn in plans
-        else DatedExtracts(csn, {}, frozenset(), is_known=False)
+        else DatedExtracts(csn, {}, frozenset(), is_full(pipeline), is_known=False)
         for csn in csns
     ]
 
