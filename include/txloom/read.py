@@ -75,10 +75,10 @@ def as_of(
     aggregate = _aggregate(declared, table)
     if aggregate is None:
         row_table = _row_table(declared, table)
-        _refuse_gone(paths, [row_table], upto)
+        _refuse_gone(declared, paths, [row_table], upto)
         return _folded(paths, row_table, upto)
     of_members = {name: _row_table_of(declared, name) for name in _members(aggregate)}
-    _refuse_gone(paths, of_members.values(), upto)
+    _refuse_gone(declared, paths, of_members.values(), upto)
     members = {name: _folded(paths, row_table, upto) for name, row_table in of_members.items()}
     root = declared.table(aggregate.root)
     children = [(member_of(declared.table(child.table), child), members[child.table]) for child in aggregate.children]
@@ -118,7 +118,7 @@ def intervals(
     aggregate = _aggregate(declared, table)
     if aggregate is None:
         row_table = _row_table(declared, table)
-        _refuse_lacking(paths, [row_table], upto)
+        _refuse_lacking(declared, paths, [row_table], upto)
         _refuse_unknown(untracked, row_table.table)
         versions = _versions(paths, row_table, upto)
         return intervals_of(versions, key=row_table.key, columns=row_table.table.column_names, untracked=untracked)
@@ -126,7 +126,7 @@ def intervals(
         raise ConfigurationError(f"{table}: columns can be left untracked in mirrors, not in documents")
     root = declared.table(aggregate.root)
     of_members = {name: _row_table_of(declared, name) for name in _members(aggregate)}
-    _refuse_lacking(paths, of_members.values(), upto)
+    _refuse_lacking(declared, paths, of_members.values(), upto)
     children = [
         (member_of(declared.table(child.table), child), _versions(paths, of_members[child.table], upto))
         for child in aggregate.children
@@ -241,18 +241,18 @@ def _members(aggregate: Aggregate) -> list[str]:
     return [aggregate.root, *(child.table for child in aggregate.children)]
 
 
-def _refuse_gone(paths: TablePaths, read_tables: Collection[RowTable], upto: Watermark) -> None:
+def _refuse_gone(pipeline: Pipeline, paths: TablePaths, read_tables: Collection[RowTable], upto: Watermark) -> None:
     """Raise BeforeHistory where a history has not every change up to a watermark."""
     for row_table in read_tables:
         history_reader.refuse_cleaned(paths, row_table, upto)
-    _refuse_lacking(paths, read_tables, upto)
+    _refuse_lacking(pipeline, paths, read_tables, upto)
 
 
-def _refuse_lacking(paths: TablePaths, read_tables: Collection[RowTable], upto: Watermark) -> None:
+def _refuse_lacking(pipeline: Pipeline, paths: TablePaths, read_tables: Collection[RowTable], upto: Watermark) -> None:
     """Raise BeforeHistory where a history lacks changes or columns because the declaration changed."""
     states = records.states(records.read(paths))
     refuse_incomplete(states, read_tables, upto.valid_through)
-    refuse_pending(paths, states, read_tables)
+    refuse_pending(pipeline, paths, states, read_tables)
 
 
 def _folded(paths: TablePaths, row_table: RowTable, upto: Watermark) -> pa.Table:

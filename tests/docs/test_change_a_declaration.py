@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from steps.settling.connector_shop import ConnectorShop
 from steps.settling.edited_shop import DOCUMENTS, LINE, LINES, ORDERS, EditedShop, Row
 from txloom.errors import ConfigurationError
 from txloom.quality.findings import CHANGED
@@ -87,6 +89,18 @@ def taken_up(shop: EditedShop) -> tuple[list[Row] | None, list[Row]]:
     return shop.shown("orders"), [{**row, "total": str(row["total"])} for row in shop.source("orders")]
 
 
+def times(shop: EditedShop) -> tuple[list[Row] | None, list[Row]]:
+    """Return what lines show, and what they are to show if their numbers count milliseconds."""
+    expected = [{**row, "q": datetime(1970, 1, 1) + timedelta(milliseconds=row["q"])} for row in shop.source("lines")]
+    return shop.shown("lines"), expected
+
+
+def read_by(unit: str) -> Declared:
+    """Return a declaration of lines with a time, and the unit that its numbers count."""
+    timed = {"lines": {"id": "long", "o_id": "long", "q": "timestamp"}}
+    return Declared(timed, ("{table: lines}",), options={"debezium": f"time_unit: {unit}"})
+
+
 def of_documents(declared: str) -> "Declared":
     return Declared(mirrors=(), aggregates=(declared,))
 
@@ -119,13 +133,14 @@ def lines_with(option: str) -> Declared:
 class Edit:
     """Declarations one after the other, with commits between them, and the table that the last of them concerns.
 
-    renamed: columns that the source renames before the last commit under the first declaration.
+    renamed: columns that the source renames before the last commit under the first declaration. source: what plays it.
     """
 
     first: Declared
     then: tuple[Declared, ...]
     shown: Shown
     renamed: Mapping[str, str] = field(default_factory=dict)
+    source: type[EditedShop] = EditedShop
 
 
 EDITS: dict[str, Edit] = {
@@ -182,6 +197,9 @@ EDITS: dict[str, Edit] = {
         (ALL,),
         lambda shop: (shop.shown("orders"), [{"id": row["id"], "total": None} for row in shop.source("orders")]),
         {"total": "amount"},
+    ),
+    "`source.debezium` says otherwise how values are written": Edit(
+        read_by("adaptive"), (read_by("millis"),), times, source=ConnectorShop
     ),
     "the key of a table gets other columns": Edit(ALL, (Declared(keys={"lines": "[id, o_id]"}),), same("lines")),
     "a key column gets another name, and keeps its source": Edit(
@@ -262,7 +280,7 @@ def without_messages(name: str) -> str:
 
 @pytest.mark.parametrize("name", EDITS)
 def test_tables_are_the_sources_after_the_edit(tmp_path: Path, name: str) -> None:
-    shop = EditedShop(tmp_path)
+    shop = EDITS[name].source(tmp_path)
     if without_messages(name) == REFUSED:
         key = next(each for text, each in REFUSED_KEYS.items() if text in name)
         with pytest.raises(ConfigurationError, match=key):
@@ -276,7 +294,7 @@ def test_tables_are_the_sources_after_the_edit(tmp_path: Path, name: str) -> Non
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in EDITS if without_messages(name) != REFUSED])
 def test_where_messages_are_gone_it_is_as_the_page_says(tmp_path: Path, name: str) -> None:
-    shop = EditedShop(tmp_path)
+    shop = EDITS[name].source(tmp_path)
     play(shop, EDITS[name], forgets=True)
     shown, expected = EDITS[name].shown(shop)
     says = without_messages(name)

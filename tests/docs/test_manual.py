@@ -45,6 +45,7 @@ def test_every_key_of_a_declaration_is_told(key: str) -> None:
         ("docs/operations.md", "an empty field without quotes is null"),
         ("docs/operations.md", "no cut is published while one table is broken"),
         ("docs/operations.md", "may end with `database is locked`"),
+        ("docs/operations.md", "If the connector itself changes its mode, do not edit the options."),
         ("docs/schema-changes.md", "where a producer leaves nulls out"),
         ("docs/sources/debezium.md", "time.precision.mode"),
         ("docs/sources/debezium.md", "provide.transaction.metadata"),

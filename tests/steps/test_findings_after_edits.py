@@ -346,7 +346,7 @@ def test_a_silent_request_is_shown_under_the_present_name_of_its_table(tmp_path:
         file.write_text(REQUESTED.format(name=name, source=source))
         step = step_of(load(file), tmp_path / "lake", name)
         if name == "orders":
-            content = table_content(step.pipeline.table(name))
+            content = table_content(step.pipeline, step.pipeline.table(name))
             r.append(step.paths, [r.Record("orders_changes", name, r.COMPLETE, content)], "run")
             requested_snapshots.write(step.paths, Request("r1", "run", ("orders",), 0), SENT)
         (request,) = requested_snapshots.open_requests(step.paths)

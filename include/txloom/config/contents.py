@@ -15,13 +15,21 @@ Content = dict[str, Any]
 """Nested mappings, lists and texts, as JSON has them."""
 ALIASES = "source_aliases"
 """The key of a table's content that has the former names of its columns in the source."""
+VALUES = "values"
+"""The key of a table's content that has, by kind of values, the options by which messages without a schema are read."""
+TIMES, BYTES = "times", "bytes"
+"""The kinds of values that options decide. A date does not depend on any option."""
+_KINDS = {"timestamp": TIMES, "timestamptz": TIMES, "time": TIMES, "binary": BYTES}
+_OPTIONS = {TIMES: ("time_unit", "database", "time_precision_mode"), BYTES: ("binary_mode",)}
+"""The entries of `source.debezium`, by kind of values."""
 
 
-def table_content(table: Table) -> Content:
+def table_content(pipeline: Pipeline, table: Table) -> Content:
     """Return what decides the rows of a watched table: source, key, columns, and what a column that is left out means.
 
     columns: by name in the lake, the type and the name in the source. source_aliases: by name in the lake, the former
-    names in the source, newest first; left out if no column has any.
+    names in the source, newest first; left out if no column has any. values: as `values_content` returns them; left out
+    if there are none.
     """
     aliases = {column.name: list(column.source_aliases) for column in table.columns if column.source_aliases}
     content = {
@@ -30,7 +38,22 @@ def table_content(table: Table) -> Content:
         "columns": {column.name: [str(column.type), column.source] for column in table.columns},
         "dropped_columns": table.dropped_columns,
     }
-    return content | ({ALIASES: aliases} if aliases else {})
+    values = values_content(pipeline, table)
+    return content | ({ALIASES: aliases} if aliases else {}) | ({VALUES: values} if values else {})
+
+
+def values_content(pipeline: Pipeline, table: Table) -> Content:
+    """Return, by kind of values that a table's columns have, the options that are set for messages without a schema."""
+    if pipeline.source.format != "debezium":
+        return {}
+    options = pipeline.source.debezium.model_dump(exclude_none=True)
+    kinds = {_KINDS.get((column.type.element or column.type).kind) for column in table.columns}
+    of_kinds = {
+        kind: {name: options[name] for name in named if name in options}
+        for kind, named in _OPTIONS.items()
+        if kind in kinds
+    }
+    return {kind: values for kind, values in of_kinds.items() if values}
 
 
 def aggregate_content(pipeline: Pipeline, aggregate: Aggregate) -> Content:
@@ -40,14 +63,14 @@ def aggregate_content(pipeline: Pipeline, aggregate: Aggregate) -> Content:
     return {
         "root": aggregate.root,
         "children": children,
-        "tables": {name: table_content(pipeline.table(name)) for name in members},
+        "tables": {name: table_content(pipeline, pipeline.table(name)) for name in members},
     }
 
 
 def pipeline_content(pipeline: Pipeline) -> Content:
     """Return what decides the contents of all tables of a pipeline."""
     return {
-        "tables": {table.name: table_content(table) for table in pipeline.tables},
+        "tables": {table.name: table_content(pipeline, table) for table in pipeline.tables},
         "mirrors": [_mirror_content(mirror) for mirror in pipeline.targets.mirrors],
         "aggregates": [
             {"current": each.current, "history": each.history} | aggregate_content(pipeline, each)
@@ -94,7 +117,7 @@ def digest_of(content: Mapping[str, Any]) -> str:
 
 def table_digests(pipeline: Pipeline) -> dict[str, str]:
     """Return, by name of a watched table, a digest of what decides its rows."""
-    return {table.name: digest_of(table_content(table)) for table in pipeline.tables}
+    return {table.name: digest_of(table_content(pipeline, table)) for table in pipeline.tables}
 
 
 def to_json(content: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from txloom.config import load
 from txloom.errors import TablesFailed
@@ -47,10 +47,12 @@ def exchanged(rows: Iterable[Row]) -> list[Row]:
 class EditedShop:
     """A source with orders and lines, its state after each commit, and the lake of a declaration.
 
-    renamed: the names under which the source sends columns now, by the name that they have in `state`. metadata: the
-    topic of the metadata.
+    head: the declaration up to its tables.
+    renamed: the names under which the source sends columns now, by the name that they have in `state`.
+    metadata: the topic of the metadata.
     """
 
+    head: ClassVar[str] = HEAD
     folder: Path
     patience: str = "30m"
     csn: int = 100
@@ -74,13 +76,13 @@ class EditedShop:
 
         options: `incomplete` is the setting of the targets. `evolve` names the table that takes up undeclared columns,
         and `keeps` names the table that keeps dropped columns.
-        `unknown_tables` is the setting of the source. `rule: progress` leaves out the metadata. Every other option is a
-        key of the pipeline, with its value as YAML.
+        `unknown_tables` is the setting of the source, and `debezium` has the entries of its key `debezium`. `rule:
+        progress` leaves out the metadata. Every other option is a key of the pipeline, with its value as YAML.
         """
         (self.folder / "inbox").mkdir(exist_ok=True)
-        unknown = options.pop("unknown_tables", "count")
-        about = {"inbox": self.folder / "inbox", "metadata": self.metadata}
-        text = HEAD.format(patience=self.patience, unknown=unknown, **about)
+        of_source = {"unknown": options.pop("unknown_tables", "count"), "debezium": options.pop("debezium", "")}
+        of_source |= {"inbox": str(self.folder / "inbox"), "metadata": self.metadata}
+        text = self.head.format(patience=self.patience, **of_source)
         if options.pop("rule", "counts") == "progress":
             text = text.replace(f" transaction_topic: {self.metadata},", "")
             text = text.replace(f"rule: counts, patience: {self.patience}", "rule: progress")
@@ -149,6 +151,10 @@ class EditedShop:
     def _sent(self, row: Row) -> Row:
         """Return a row as the source sends it now."""
         return {self.renamed.get(name, name): value for name, value in row.items()}
+
+    def _exported(self, table: str, row: Row) -> Row:
+        """Return a row of a table as the source exports it now."""
+        return self._sent(row)
 
     def _metadata(self, counts: Mapping[str, int]) -> Row:
         parts = [{"data_collection": table.upper(), "event_count": count} for table, count in counts.items()]
@@ -225,7 +231,7 @@ class EditedShop:
         folder = self.folder / f"load-{csn or self.csn}" / (name or table)
         folder.mkdir(parents=True, exist_ok=True)
         state = self.state if csn is None else self.states[csn]
-        rows = [self._sent(state[table][key]) for key in sorted(state[table])]
+        rows = [self._exported(table, state[table][key]) for key in sorted(state[table])]
         (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         return str(folder.parent)
 

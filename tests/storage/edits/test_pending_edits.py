@@ -167,7 +167,7 @@ def test_a_table_and_its_key_that_get_other_names_at_once_are_read_after_the_nex
             BOTH,
             ([OF_ORDERS], []),
             {"orders": "[id, total]"},
-            "the rows of its new source, key or rule for dropped columns",
+            "the rows of its new source, key, dropped_columns or source.debezium",
         ),
         ("doc_current", BOTH, ([], [DOCUMENTS.replace("items", "parts")]), {}, "parts"),
         ("log_current", BOTH, ([], ["{name: log, root: orders, children: []}"]), {}, "the rows of orders"),

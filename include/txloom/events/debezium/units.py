@@ -23,6 +23,16 @@ class Units(NamedTuple):
     """The kinds of columns that may count a coarser unit."""
     finer: bool = False
 
+    def reads_as(self, earlier: "Units") -> bool:
+        """Return whether every number that was read by earlier units is read as the same value.
+
+        >>> PLAIN = Units(MICROS, MICROS)
+        >>> PLAIN.reads_as(_ADAPTIVE["postgresql"]), _ADAPTIVE["postgresql"].reads_as(PLAIN)
+        (True, False)
+        """
+        is_same = (self.timestamp, self.time) == (earlier.timestamp, earlier.time)
+        return is_same and {*self.coarser} <= {*earlier.coarser} and self.finer <= earlier.finer
+
 
 _DECLARED = {"adaptive": MICROS, "millis": MILLIS, "nanos": NANOS, "connect": MILLIS}
 _FIXED = {"connect": MILLIS, "microseconds": MICROS, "nanoseconds": NANOS}

@@ -138,7 +138,7 @@ def _refuse_pending(pipeline: Pipeline, paths: TablePaths) -> None:
     Otherwise every row would differ, and an apply would write rows under names that later rows do not have.
     """
     states, members = records.states(records.read(paths)), history_members(pipeline)
-    refuse_pending(paths, states, members)
+    refuse_pending(pipeline, paths, states, members)
     for each in members:
         state = records.find_state(states, each.history, each.table)
         if state is not None and state.newest.status in (records.DECLARED, records.LEFT_OUT):

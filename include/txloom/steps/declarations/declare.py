@@ -142,7 +142,7 @@ def new_records(
 def content_of(pipeline: Pipeline, pair: Pair) -> Content:
     """Return what decides the rows of a history's member: that of its table, and in an aggregate's root and field."""
     history, member = pair
-    content = table_content(pipeline.table(member))
+    content = table_content(pipeline, pipeline.table(member))
     for aggregate in pipeline.targets.aggregates:
         if aggregate.history == history:
             content |= {"root": aggregate.root, "field": dict(schemas.members_of(aggregate))[member]}
@@ -168,6 +168,11 @@ def _of_pair(
         if written == content:
             return
     is_lost = state is not None and _is_lost(paths, state)
+    is_upgraded = state is not None and r.lacks_values_alone(state.newest.declaration, content)
+    if state is not None and is_upgraded and state.is_lacking and not is_lost:
+        # No message is read again for a table that needs a snapshot.
+        yield replace(state.newest, declaration=content)
+        return
     yield Record(history, member, r.DECLARED, content, release, reason=r.LOST if is_lost else None)
 
 

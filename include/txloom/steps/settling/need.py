@@ -30,7 +30,7 @@ class Need:
         values: by column that earlier rows lack, the csn of the first event with a value.
         renamed: by column, its name in rows of earlier releases.
         field: of a document's member, the field that held its changes; None: it has the same name.
-        replaces: whether rows of another source or key lie there, which have to go.
+        replaces: whether rows of another source or key, or with values that were read otherwise, have to go.
         kept: with `replaces`, the newest release whose rows stay if their transactions cannot be made again, because
             these rows have the same source; None: no such row stays.
         recomputes: whether tables that are computed from the history have to be computed again in any case.

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config import names
-from txloom.config.contents import ALIASES, Content, to_json
+from txloom.config.contents import ALIASES, BYTES, TIMES, VALUES, Content, to_json
 from txloom.config.models.pipeline import Pipeline, Table
+from txloom.events.debezium.units import Units, units_of
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import COMPLETENESS, OPEN_STATUSES
@@ -45,6 +46,8 @@ ROWS_OF_BEFORE, TAKEN_UP and LOST: of DECLARED, why a merge has to make rows of 
 
 HELD, SHOWN = "held", "taken_up"
 """The entries of a stored declaration that hold `Record.held` and `Record.taken_up`."""
+NOT_STORED = ("number", "at", HELD, SHOWN, "read_before")
+"""The attributes of a record that are not columns of the table, or that the table gets when the record is entered."""
 Pair = tuple[str, str]
 """A history and one of its members."""
 
@@ -60,6 +63,8 @@ class Record:
         taken_up: of a settled one, the undeclared columns that its table shows; None if an earlier version wrote the
             record. It is stored with the declaration.
         run_id: the run that entered it.
+        read_before: by kind of values, how they were read by the newest settled record before it that has columns of
+            this kind; without such a record, by the first open one. It is not stored; `states` sets it.
     """
 
     table: str
@@ -76,6 +81,7 @@ class Record:
     held: Mapping[str, str] = field(default_factory=dict)
     taken_up: Sequence[str] | None = None
     run_id: str | None = field(default=None, compare=False)
+    read_before: Mapping[str, Units | str] = field(default_factory=dict, compare=False)
 
     @property
     def pair(self) -> Pair:
@@ -99,7 +105,8 @@ class State:
         always: those of `sources` that every settled record of its history declared.
         ever_declared: every column of the source that a record of any history ever declared, in lower case.
         names: every name under which the table of its source was declared.
-        differed: whether a declaration since the settled one had another source, key or rule for dropped columns.
+        differed: whether a declaration since the settled one had another source, key or rule for dropped columns, or
+            read values otherwise.
         since: the records since the settled one, in order.
     """
 
@@ -170,14 +177,20 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
     always: dict[Pair, set[str]] = {}
     of_source: dict[str, set[str]] = {}
     left: dict[tuple[str, str], _LeftOut] = {}
-    for record in records:
-        before, source = states_of.get(record.pair), record.declaration["source"]
+    readings: dict[tuple[str, str], dict[str, Units | str]] = {}
+    for each in records:
+        source = each.declaration["source"]
+        read_before = readings.setdefault((each.table, source), {})
+        record, before = replace(each, read_before={**read_before}), states_of.get(each.pair)
         called.setdefault(source, set()).add(record.pair[1])
         declared = {name: column.casefold() for name, (_, column) in record.declaration["columns"].items()}
         aliases = record.declaration.get(ALIASES, {})
         read = {*declared.values(), *(former.casefold() for each in aliases.values() for former in each)}
         of_source.setdefault(source, set()).update(read)
         left.setdefault((record.table, source), _LeftOut()).add(record, declared.values())
+        # Rows of a record without a reading, which an earlier version wrote, were read as the next record says.
+        as_declared = _readings(record.declaration)
+        read_before.update(as_declared if record.status in SETTLED else {**as_declared, **read_before})
         if record.status in SETTLED:
             of_settled.setdefault(source, set()).update(read)
             always.setdefault((record.table, source), {*read}).intersection_update(read)
@@ -209,10 +222,21 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
 
 
 def differs(one: Record, other: Record) -> bool:
-    """Return whether rows that were written by one record's declaration are none of the other's."""
+    """Return whether rows that were written by one record's declaration are none of the other's.
+
+    A later declaration may read values otherwise than the rows. Then the rows have other values, and another key if the
+    values are part of the key.
+    """
     has, needs = one.declaration, other.declaration
     is_as_before = all(has.get(name) == needs.get(name) for name in ("source", "dropped_columns"))
+    before, after = {**other.read_before, **one.read_before, **_readings(has)}, _readings(needs)
+    is_as_before &= all(_reads_as(after[kind], before[kind]) for kind in before.keys() & after.keys())
     return not is_as_before or _key_sources(has) != _key_sources(needs)
+
+
+def lacks_values_alone(before: Content, after: Content) -> bool:
+    """Return whether an earlier version wrote a declaration, without the options by which values are read."""
+    return VALUES not in before and before == {name: value for name, value in after.items() if name != VALUES}
 
 
 def has_other_key(one: Record, other: Record) -> bool:
@@ -244,6 +268,26 @@ def find_state(states_of: Mapping[Pair, State], history: str, table: Table) -> S
         if name == history and state.newest.declaration["source"] == table.source
     ]
     return max(alike, key=lambda state: (state.newest.status != LEFT_OUT, state.newest.number), default=None)
+
+
+def _readings(content: Content) -> dict[str, Units | str]:
+    """Return, by kind of values, how a declaration reads them in messages without a schema.
+
+    A kind is left out if the declaration has no such column, if an earlier version wrote it, or if it reads no number
+    as a time because no option gives the unit.
+    """
+    values = content.get(VALUES, {})
+    times = values.get(TIMES, {})
+    units = units_of(*(times.get(name) for name in ("time_unit", "database", "time_precision_mode")))
+    of_kinds = {TIMES: units, BYTES: values.get(BYTES, {}).get("binary_mode")}
+    return {kind: reading for kind, reading in of_kinds.items() if reading is not None}
+
+
+def _reads_as(after: Units | str, before: Units | str) -> bool:
+    """Return whether values that were read in one way are read as the same values in another way."""
+    if isinstance(after, Units) and isinstance(before, Units):
+        return after.reads_as(before)
+    return after == before
 
 
 def _key_sources(content: Content) -> list[str]:
@@ -302,7 +346,7 @@ def append(paths: TablePaths, records: Sequence[Record], run_id: str) -> None:
     now = datetime.now(UTC)
     rows = [
         {
-            **{name: value for name, value in vars(record).items() if name not in ("number", "at", HELD, SHOWN)},
+            **{name: value for name, value in vars(record).items() if name not in NOT_STORED},
             "declaration": to_json({**record.declaration, **_stored_beside(record)}),
             "run_id": run_id,
             "at": now,

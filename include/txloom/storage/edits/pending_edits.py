@@ -81,11 +81,17 @@ def _find_pending(table: Table, declaration: Content) -> list[str]:
 
 
 def refuse_pending(
-    paths: TablePaths, states: Mapping[Pair, State], read_tables: Collection[RowTable], *, keys_only: bool = False
+    pipeline: Pipeline,
+    paths: TablePaths,
+    states: Mapping[Pair, State],
+    read_tables: Collection[RowTable],
+    *,
+    keys_only: bool = False,
 ) -> None:
     """Refuse to read a history that the next cycle has yet to bring to the declaration of its table.
 
     Args:
+        pipeline: the declaration.
         paths: the tables of the pipeline.
         states: of each history's member.
         read_tables: the tables whose histories are read.
@@ -93,8 +99,8 @@ def refuse_pending(
 
     Raises:
         BeforeHistory: a column was declared or renamed since, got another type, or takes its values from another column
-            of the source; the table has another field, source, key or rule for dropped columns, or is new in the
-            history.
+            of the source; the table has another field, source, key or rule for dropped columns, reads values by other
+            options of `source.debezium`, or is new in the history.
     """
     taken_up = {(each.table, each.column): each.source.casefold() for each in adopted(paths)}
     for row_table in read_tables:
@@ -104,7 +110,7 @@ def refuse_pending(
                 f"the declaration was edited, and {row_table.history} has the rows of {table.name} only after the next "
                 "cycle: run a cycle, then try again"
             )
-        if state is not None and (pending := _find_unread(row_table, state, taken_up, keys_only=keys_only)):
+        if state is not None and (pending := _find_unread(pipeline, row_table, state, taken_up, keys_only=keys_only)):
             raise BeforeHistory(
                 f"the declaration of {table.name} was edited, and {row_table.history} has {', '.join(pending)} only "
                 "after the next cycle: run a cycle, then try again"
@@ -112,7 +118,12 @@ def refuse_pending(
 
 
 def _find_unread(
-    row_table: RowTable, state: State, taken_up: Mapping[tuple[str, str], str], *, keys_only: bool
+    pipeline: Pipeline,
+    row_table: RowTable,
+    state: State,
+    taken_up: Mapping[tuple[str, str], str],
+    *,
+    keys_only: bool,
 ) -> list[str]:
     """Return what a history does not have of a table as it is declared: columns, its field, or its rows.
 
@@ -128,6 +139,6 @@ def _find_unread(
     ]
     if row_table.mirror is None and declaration.get("field") != row_table.field:
         pending.append(row_table.field)
-    if r.differs(state.newest, replace(state.newest, declaration=table_content(table))):
-        pending.append("the rows of its new source, key or rule for dropped columns")
+    if r.differs(state.newest, replace(state.newest, declaration=table_content(pipeline, table))):
+        pending.append("the rows of its new source, key, dropped_columns or source.debezium")
     return pending

@@ -128,8 +128,11 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
         members = [*find_members(pipeline, paths, states, table)]
         others += _find_sources_in_other_case(pipeline, table, members)
         others += [*_find_columns_in_other_case(table, members), *_find_other_types(table, members)]
-        others += [*_find_empty_keys(paths, table, members)]
-        others += [*_find_lost_keys(paths, table, members), *_find_lost_values(pipeline, paths, table, members)]
+        others += [*_find_empty_keys(pipeline, paths, table, members)]
+        others += [
+            *_find_lost_keys(pipeline, paths, table, members),
+            *_find_lost_values(pipeline, paths, table, members),
+        ]
     return others
 
 
@@ -313,7 +316,9 @@ def _find_other_types(table: Table, members: Sequence[HeldMember]) -> Iterator[R
             yield RefusedEdit(TABLES, table.name, column.name, str(column.type), expected, hint)
 
 
-def _find_empty_keys(paths: TablePaths, table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
+def _find_empty_keys(
+    pipeline: Pipeline, paths: TablePaths, table: Table, members: Sequence[HeldMember]
+) -> Iterator[RefusedEdit]:
     """Yield the columns of a changed key of which some change in a history has no value.
 
     A change without a complete key does not identify a row, so no table can be computed from the history. The cycle
@@ -321,7 +326,7 @@ def _find_empty_keys(paths: TablePaths, table: Table, members: Sequence[HeldMemb
     """
     for member in members:
         before = member.state.settled if member.state is not None else None
-        if before is None or not r.has_other_key(before, replace(before, declaration=table_content(table))):
+        if before is None or not r.has_other_key(before, replace(before, declaration=table_content(pipeline, table))):
             continue
         for column in map(table.column, table.key):
             if member.lacks(paths, column):
@@ -333,7 +338,9 @@ def _find_empty_keys(paths: TablePaths, table: Table, members: Sequence[HeldMemb
                 yield RefusedEdit(TABLES, table.name, column.name, f"{column.type} in the key", expected, hint)
 
 
-def _find_lost_keys(paths: TablePaths, table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
+def _find_lost_keys(
+    pipeline: Pipeline, paths: TablePaths, table: Table, members: Sequence[HeldMember]
+) -> Iterator[RefusedEdit]:
     """Yield the edit to `key: none` of a table that had a key, if its rows were updated or deleted.
 
     A table without a key takes inserts only, so a cycle can follow the edit only if there are no other changes.
@@ -343,7 +350,7 @@ def _find_lost_keys(paths: TablePaths, table: Table, members: Sequence[HeldMembe
         if (
             table.key
             or before is None
-            or not r.has_other_key(before, replace(before, declaration=table_content(table)))
+            or not r.has_other_key(before, replace(before, declaration=table_content(pipeline, table)))
         ):
             continue
         if (where := member.find_changed_rows(paths)) is not None:

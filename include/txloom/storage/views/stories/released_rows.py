@@ -22,7 +22,7 @@ def written(pipeline: Pipeline, paths: TablePaths, csn: int, xid: str | None) ->
     Raises:
         BeforeHistory: the next cycle has yet to bring a history to the declared key of its table.
     """
-    refuse_pending(paths, records.states(records.read(paths)), row_tables(pipeline), keys_only=True)
+    refuse_pending(pipeline, paths, records.states(records.read(paths)), row_tables(pipeline), keys_only=True)
     named = "null" if xid is None else text_literal(xid)
     whose = f"_txloom_csn = {csn} and _txloom_xid is not distinct from {named}"
     counted = [_of(row_table, paths, whose) for row_table in row_tables(pipeline)]

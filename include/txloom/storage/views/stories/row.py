@@ -70,7 +70,7 @@ def key_story(
     question = row_question(effective_pipeline(pipeline, paths), table)
     read_tables = [member.row_table for member in question.members]
     refuse_renamed_keys(pipeline, paths, {(each.history, each.table.name) for each in read_tables})
-    refuse_pending(paths, records.states(records.read(paths)), read_tables)
+    refuse_pending(pipeline, paths, records.states(records.read(paths)), read_tables)
     row_key = read_key(question, key)
     begin, reached = (number - 1) * size, history_reader.known(paths)
     most = begin + size + BEFORE
