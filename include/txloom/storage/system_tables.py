@@ -426,12 +426,13 @@ OPEN_DEAD_LETTERS = arrow_schema(
         ("letters", pa.list_(pa.struct([("landing", pa.int64()), ("row", pa.int64())]))),
         ("given_up", pa.list_(pa.struct([("transaction_id", pa.string()), ("csn", pa.int64())]))),
         ("at", INSTANT),
+        ("rule", pa.int64()),
     ]
 )
 """At most one row: which dead letters, and which transactions that were given up, were open after a release and a
 landing, so that queries on open ones read those and what came since. tables: by Delta's id of dead_letters,
 transactions and dismissals, the version that was read, size and time of its log entry, and a number of rows that it may
-not fall below. letters, given_up: null where they are too many."""
+not fall below. letters, given_up: null where they are too many. rule: by which rule they were open."""
 
 READERS = arrow_schema(
     [

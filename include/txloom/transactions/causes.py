@@ -36,8 +36,8 @@ HINTS = {
     UNCOUNTED["U"]: "The metadata's producer leaves updates out (IGNOREUPDATES): take that out of its replicat, "
     "supply corrected metadata, then redrive.",
     COMPLETE: "What was missing has come: redrive the transaction, if the pipeline does not do so by itself.",
-    LATE: "A new row of a transaction that was finished before: its metadata counted too few rows; take a snapshot of "
-    "the table or redrive the transaction.",
+    LATE: "The row came after its transaction was released, and its table lacks it. A redrive does not help: load a "
+    "snapshot of the table (jobs/load_snapshot.py), then dismiss the dead letter.",
     UNREADABLE: "A value does not fit its declared type: declare one that it fits, then redrive. Where the source has "
     "written the row anew since, dismiss it.",
 }

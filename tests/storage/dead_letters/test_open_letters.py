@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from txloom.storage.system_tables import (
     DEAD_LETTERS,
     DISMISSALS,
     LANDED_FILES,
+    OPEN_DEAD_LETTERS,
     PENDING_TRANSACTIONS,
     TRANSACTIONS,
 )
@@ -82,6 +84,13 @@ def remember(paths: TablePaths, release: int, landing: int, shown: int | None = 
     (0, known_open.MOST),
     (1, None),
 )
+@example(
+    [([DEAD | {"csn": None}], True), ([DEAD | {"csn": NOWHERE, "status": "released"}], True)],
+    "true",
+    open_letters.DEAD,
+    (0, known_open.MOST),
+    (None, 3),
+)
 def test_the_same_transactions_are_given_up_as_by_reading_everything(
     tmp_path_factory: Any,
     commits: list[tuple[list[dict[str, Any]], bool]],
@@ -139,12 +148,16 @@ def test_a_transaction_that_was_released_without_a_watched_row_is_not_given_up(
 
 
 PLACE = {"file": "f", "line": 1}
+FIRST = {"transaction_id": "a", "csn": 1}
 PLACES = st.fixed_dictionaries({"file": st.just("f"), "line": st.integers(1, 2)})
 IDS = st.fixed_dictionaries({"transaction_id": st.just("a"), "csn": st.sampled_from([1, 2, None])})
+RELEASED_IDS = IDS.filter(lambda row: row["csn"] is not None)
+LANDED = st.fixed_dictionaries({"ago": st.sampled_from([None, 0, 1, 3])})
+"""How many landings before its release a transaction's last event was landed; None: an earlier version released it."""
 EVENTS = st.one_of(
     st.tuples(st.just("poison"), PLACES),
     st.tuples(st.just("dead"), st.builds(lambda one, other: one | other, PLACES, IDS)),
-    st.tuples(st.just("released"), IDS.filter(lambda row: row["csn"] is not None)),
+    st.tuples(st.just("released"), st.builds(lambda one, other: one | other, RELEASED_IDS, LANDED)),
     st.tuples(st.just("redrive"), PLACES),
     st.tuples(st.sampled_from(["dismiss", "reopen", "remember", "remember"]), st.just({})),
 )
@@ -154,10 +167,12 @@ EVENTS = st.one_of(
 @given(st.lists(EVENTS, max_size=12), st.sampled_from([known_open.MOST, 1]), st.integers(0, 4))
 @example([("poison", PLACE), ("dismiss", {}), ("remember", {}), ("reopen", {})], known_open.MOST, 0)
 @example([("dismiss", {}), ("redrive", PLACE), ("remember", {}), ("dead", PLACE)], known_open.MOST, 3)
+@example([("released", FIRST), ("dead", PLACE | FIRST), ("remember", {}), ("released", FIRST)], known_open.MOST, 0)
+@example([("released", FIRST), ("remember", {}), ("dead", PLACE | FIRST)], known_open.MOST, 0)
 def test_the_same_dead_letters_are_open_as_by_comparing_everything(
     tmp_path_factory: Any, events: list[tuple[str, dict[str, Any]]], most: int, late: int
 ) -> None:
-    """Whatever was dead, released, landed again, dismissed and reopened, and whenever maintenance wrote it down.
+    """Whatever was dead, released, late, landed again, dismissed and reopened, and whenever maintenance wrote it down.
 
     late: a dead letter was landed so many landings before it was given up.
     """
@@ -182,9 +197,9 @@ def happen(paths: TablePaths, number: int, what: str, row: dict[str, Any], late:
         dead = event | {"kind": "row", "release": number, "landing": max(number - late, 1), "row": number}
         small_tables.append(paths.dead_letters, [dead], DEAD_LETTERS)
     elif what == "released":
-        small_tables.append(
-            paths.table(names.TRANSACTIONS), [{**row, "status": "released", "release": number}], TRANSACTIONS
-        )
+        about = {name: row[name] for name in ("transaction_id", "csn")} | {"status": "released", "release": number}
+        about["landing"] = None if (ago := row.get("ago", 0)) is None else max(number - ago, 1)
+        small_tables.append(paths.table(names.TRANSACTIONS), [about], TRANSACTIONS)
     elif what == "redrive":
         again = {"landing": number, "topic": open_letters.REDRIVE}
         small_tables.append(paths.landed_files, [again], LANDED_FILES)
@@ -219,6 +234,47 @@ def test_what_is_known_says_nothing_of_tables_that_are_older_than_it(tmp_path: P
         for later in (4, 5):
             assert open_letters.open_dead_letters(paths, "landing").num_rows == 1, f"{way}, {later}"
             happen(paths, later, "released", {"transaction_id": "b", "csn": later}, 0)
+
+
+@pytest.mark.parametrize("ago", [0, None], ids=["its landing is known", "an earlier version released it"])
+def test_a_row_that_came_after_its_transaction_was_released_is_open_until_the_next_release(
+    tmp_path: Path, ago: int | None
+) -> None:
+    paths = TablePaths(str(tmp_path), "p")
+    happen(paths, 1, "dead", PLACE | FIRST, 0)
+    happen(paths, 2, "released", FIRST | {"ago": ago}, 0)
+    happen(paths, 3, "dead", PLACE | FIRST, 0)
+    for later in (4, 5):
+        assert open_letters.open_dead_letters(paths, "landing").to_pylist() == [{"landing": 3}]
+        remember(paths, later, later)
+    happen(paths, 6, "released", FIRST | {"ago": ago}, 0)
+    assert not open_letters.open_dead_letters(paths, "landing").num_rows
+
+
+def test_a_row_is_late_within_the_batch_that_released_its_transaction(tmp_path: Path) -> None:
+    paths = TablePaths(str(tmp_path), "p")
+    happen(paths, 2, "released", FIRST | {"ago": 1}, 0)
+    happen(paths, 2, "dead", PLACE | FIRST, 0)
+    assert open_letters.open_dead_letters(paths, "landing").num_rows == 1
+
+
+def test_dead_letters_are_listed_of_tables_that_an_earlier_version_wrote(tmp_path: Path) -> None:
+    """Releases without their landing, and what was known to be open by an earlier rule."""
+    paths = TablePaths(str(tmp_path), "p")
+    known = paths.table(names.OPEN_DEAD_LETTERS)
+    small_tables.ensure(paths.table(names.TRANSACTIONS), TRANSACTIONS.remove(TRANSACTIONS.names.index("landing")))
+    happen(paths, 1, "dead", PLACE | FIRST, 0)
+    row = FIRST | {"status": "released", "release": 2}
+    write_deltalake(paths.table(names.TRANSACTIONS), pa.Table.from_pylist([row]), mode="append", schema_mode="merge")
+    happen(paths, 3, "dead", PLACE | FIRST, 0)
+    assert open_letters.open_dead_letters(paths, "landing").to_pylist() == [{"landing": 3}]
+    remember(paths, 3, 3)
+    (row,) = small_tables.query(known, "select * from t")
+    old = OPEN_DEAD_LETTERS.remove(OPEN_DEAD_LETTERS.names.index("rule"))
+    small_tables.overwrite(known, pa.Table.from_pylist([row | {"letters": []}], old), schema_mode="overwrite")
+    assert open_letters.open_dead_letters(paths, "landing").to_pylist() == [{"landing": 3}]
+    remember(paths, 4, 4)
+    assert small_tables.query(known, "select letters from t") == [{"letters": [{"landing": 3, "row": 3}]}]
 
 
 def test_what_is_known_says_nothing_where_dismissals_are_gone_in_another_way(tmp_path: Path) -> None:

@@ -33,6 +33,11 @@ LOG = logging.getLogger(__name__)
 
 IS_OF = "case when kind = 'poison' and xid is not null then concat(xid, ':', csn) end as is_of"
 """The transaction that a message which cannot be read may belong to."""
+CAME_LATE = (
+    "the rows came after their transactions were released, and a redrive does not bring them into the tables: load"
+    " snapshots of their tables, then dismiss the dead letters"
+)
+"""Why late rows are not redriven."""
 
 
 def redrive(step: Step, selection: Selection) -> Counts:
@@ -41,8 +46,8 @@ def redrive(step: Step, selection: Selection) -> Counts:
     Of a transaction all events that were ever landed are landed again, with the newest of its metadata, decoded as
     declared now; several transactions with one id in landings one after the other. The next buffer_transactions
     releases what is whole, and gives up the rest at once. If a transaction was released without some poison,
-    this poison is landed as late rows. Histories take these rows if their table was declared later. A repeated call
-    does not change tables of rows again.
+    this poison is landed as late rows. Histories take these rows if their table was declared later. Dead letters that
+    came after their transaction was released are left out. A repeated call does not change tables of rows again.
 
     Args:
         step: the pipeline, its tables and the run.
@@ -52,8 +57,9 @@ def redrive(step: Step, selection: Selection) -> Counts:
         transactions and events; landing and last_landing, where there are any.
 
     Raises:
-        ConfigurationError: for an id, a cause or a position that no open dead letter has, without a choice, and while a
-            landing is unfinished that another machine's Spark has to decode.
+        ConfigurationError: for an id, a cause or a position that no open dead letter has, without a choice, if every
+            chosen dead letter came after its transaction was released, and while a landing is unfinished that another
+            machine's Spark has to decode.
     """
     paths = step.paths
     pipeline = landing_plan.with_former(step.pipeline, paths)
@@ -111,6 +117,12 @@ def _messages(step: Step, selection: Selection, message: str) -> tuple[list[str]
     columns = ", ".join(['transaction_id, kind, cause, landing, "row", "table", csn', IS_OF, message, *flags])
     dead_letters = open_letters.open_dead_letters(paths, columns, version=selection.version)
     ids, chosen, poison = _chosen(dead_letters, selection)
+    in_time = _without_late(paths, ids, chosen)
+    if late := chosen.num_rows - in_time.num_rows:
+        ids, chosen = sorted({*ids} & {*_distinct(in_time, "transaction_id")}), in_time
+        if not (ids or poison.num_rows or selection.everything):
+            raise ConfigurationError(CAME_LATE)
+        LOG.warning(f"note: {late} dead letters are left out: {CAME_LATE}")
     ids = _without_superseded(paths, ids, selection.transactions)
     if formats.is_ordered(step.pipeline):
         ids, poison = _with_their_poison(paths, ids, poison)
@@ -169,6 +181,15 @@ def _without_superseded(paths: TablePaths, ids: Sequence[str], named: Sequence[s
             raise ConfigurationError(refusal)
         LOG.warning(f"note: {refusal}")
     return [each for each in ids if each not in old]
+
+
+def _without_late(paths: TablePaths, ids: Sequence[str], chosen: pa.Table) -> pa.Table:
+    """Leave out dead letters that came after their transaction was released: no transaction is released twice."""
+    ends = open_letters.released(paths, ids)
+    if not ends:
+        return chosen
+    letters = zip(*(chosen.column(name).to_pylist() for name in ("transaction_id", "csn")), strict=True)
+    return chosen.filter(pa.array([letter not in ends for letter in letters], pa.bool_()))
 
 
 def _no_session() -> NoReturn:

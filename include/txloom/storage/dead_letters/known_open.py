@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from txloom.config import names
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists, log_entries, opened
@@ -18,6 +20,8 @@ from txloom.storage.delta.sql import near, text_list
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import OPEN_DEAD_LETTERS
 
+RULE = 1
+"""The number of the rule by which dead letters are open. A row of another rule says nothing."""
 MOST = 1_000
 """Open dead letters, or transactions, of which the row has a list. A query with a list inside an `or` needs several
 times the stack of one without (`txloom.storage.delta.sql`)."""
@@ -57,7 +61,7 @@ def known_open(paths: TablePaths) -> KnownOpen | None:
     if not exists(path):
         return None
     rows = small_tables.query(path, "select * from t")
-    if len(rows) != 1 or not _holds(paths, rows[0]["tables"]):
+    if len(rows) != 1 or rows[0].get("rule") != RULE or not _holds(paths, rows[0]["tables"]):
         return None
     return KnownOpen(*(rows[0][name] for name in ("release", "landing", "letters", "given_up")))
 
@@ -139,8 +143,9 @@ def write(
         "letters": _few(letters),
         "given_up": _few(given_up),
         "at": datetime.now(UTC),
+        "rule": RULE,
     }
-    small_tables.replace(paths.table(names.OPEN_DEAD_LETTERS), [row], OPEN_DEAD_LETTERS, {})
+    _replace(paths, [row])
 
 
 def _few(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]] | None:
@@ -149,6 +154,11 @@ def _few(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]] | Non
 
 def forget(paths: TablePaths) -> None:
     """Forget what was open: dead letters that were closed are opened again."""
-    path = paths.table(names.OPEN_DEAD_LETTERS)
-    if exists(path):
-        small_tables.replace(path, [], OPEN_DEAD_LETTERS, {})
+    if exists(paths.table(names.OPEN_DEAD_LETTERS)):
+        _replace(paths, [])
+
+
+def _replace(paths: TablePaths, rows: Sequence[dict[str, Any]]) -> None:
+    """Replace the rows of a table that an earlier version may have created, with fewer columns."""
+    made = pa.Table.from_pylist(list(rows), OPEN_DEAD_LETTERS)
+    small_tables.overwrite(paths.table(names.OPEN_DEAD_LETTERS), made, {}, "overwrite")

@@ -1,4 +1,7 @@
-"""Open dead letters: not released since, nor decided again by a redrive, nor dismissed."""
+"""Open dead letters: not released since, nor decided again by a redrive, nor dismissed.
+
+A row that came after its transaction was released is open until it is dismissed: no table has it.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -27,12 +30,14 @@ MESSAGE = f"{POSITION}, value, headers"
 REDRIVE = f"{names.SYSTEM_PREFIX}redrive"
 """The topic under which the landings of redrives are planned."""
 SAME = "t.transaction_id = d.transaction_id and t.csn = d.csn"
-RELEASED = f"not exists (select 1 from {{}} where t.status = 'released' and {SAME})"
-SUPERSEDED = (
-    "not exists (select 1 from c where c.landing in ({}) and c.landing > d.landing and c.topic = d.topic"
-    " and (c.file is not distinct from d.file) and (c.line is not distinct from d.line)"
-    ' and (c.partition is not distinct from d.partition) and (c."offset" is not distinct from d."offset"))'
+RELEASED = f"not exists (select 1 from {{}} where t.status = 'released' and {SAME} and {{}})"
+SINCE = "coalesce(d.landing <= {}, d.release <= t.release, true)"
+"""The condition on a release that came after a dead letter. Its landing is not known if an earlier version wrote it."""
+SAME_MESSAGE = (
+    "c.topic = d.topic and (c.file is not distinct from d.file) and (c.line is not distinct from d.line)"
+    ' and (c.partition is not distinct from d.partition) and (c."offset" is not distinct from d."offset")'
 )
+SUPERSEDED = f"not exists (select 1 from c where c.landing in ({{}}) and c.landing > d.landing and {SAME_MESSAGE})"
 REPLACED = (
     "not exists (select 1 from c where c.landing in ({}) and c.kind = 'metadata' and d.kind = 'metadata'"
     " and c.landing > d.landing and c.transaction_id = d.transaction_id and c.csn is not distinct from d.csn)"
@@ -226,9 +231,10 @@ def _open(
     if exists(paths.table(names.DISMISSALS)) and not with_dismissed:
         tables["x"] = opened(paths.table(names.DISMISSALS))
         conditions.append(f"not exists ({DISMISSED})")
-    if exists(paths.table(names.TRANSACTIONS)):
-        tables["t"] = opened(paths.table(names.TRANSACTIONS))
-        conditions.append(RELEASED.format(released))
+    if exists(transactions := paths.table(names.TRANSACTIONS)):
+        tables["t"] = opened(transactions)
+        landing = "t.landing" if "landing" in small_tables.schema_of(transactions).names else "null"
+        conditions.append(RELEASED.format(released, SINCE.format(landing)))
     if again := [landing for landing in redrives(paths) if landing > after]:
         tables["c"] = opened(paths.change_events)
         conditions += [SUPERSEDED.format(int_list(again)), REPLACED.format(int_list(again))]
@@ -271,7 +277,8 @@ def _may_be_dead(paths: TablePaths, release: int, known: KnownOpen | None) -> li
     for row in resolved:
         if row["status"] == "released":
             released.add(_key(row))
-            if row["csn"] <= shown["valid_through"] and row["release"] <= shown["release"]:
+            csn = NOWHERE if row["csn"] is None else row["csn"]
+            if csn <= shown["valid_through"] and row["release"] <= shown["release"]:
                 is_shown.add(_key(row))
     dead = {
         (row["transaction_id"], row["csn"])
