@@ -8,6 +8,7 @@ import pytest
 from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
 from txloom.quality.dead_letters import ALL, Selection
 from txloom.quality.findings import INCOMPLETE
+from txloom.steps.backfill.backfill import backfill
 from txloom.steps.dead_letters.dismiss import dismiss
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.settling.planned_tables import planned_tables
@@ -18,12 +19,14 @@ from txloom.storage.declarations.incomplete import REDRIVE_HINT, with_present_hi
 MIRRORS = ["{table: orders}", "{table: lines}"]
 ALONE = "{name: lone, root: lines, children: []}"
 RULES = pytest.mark.parametrize("rule", ["counts", "progress"])
+FOLDERS = "progress in two folders"
+"""The rule `progress`, under which the newest transaction waits for the other folder."""
 
 
 def rejecting(folder: Path, rule: str = "counts") -> EditedShop:
     """Return a shop whose lines are not declared, so that they are dead letters."""
     shop = EditedShop(folder, patience="1s")
-    shop.declare({"orders": ORDERS}, ["{table: orders}"], rule=rule, unknown_tables="dead_letter")
+    shop.declare({"orders": ORDERS}, ["{table: orders}"], rule=rule.split(maxsplit=1)[0], unknown_tables="dead_letter")
     for number in (1, 2, 3):
         order, line = {"id": number, "total": number}, {"id": 10 * number, "o_id": number, "q": number}
         send(shop, rule, ("I", "orders", order), ("I", "lines", line))
@@ -32,9 +35,13 @@ def rejecting(folder: Path, rule: str = "counts") -> EditedShop:
 
 
 def send(shop: EditedShop, rule: str, *changes: tuple[str, str, dict[str, int]]) -> None:
-    """Commit a transaction; under the rule `progress`, its rows come in one topic, without metadata."""
+    """Commit a transaction; under the rule `progress`, its rows come without metadata, in one topic unless FOLDERS."""
     if rule == "counts":
         shop.commit(*changes)
+        return
+    if rule == FOLDERS:
+        shop.commit(*changes)
+        shutil.rmtree(shop.folder / "inbox" / "meta")
         return
     held = shop.commit(*changes, late=["orders", "lines"])
     shutil.rmtree(shop.folder / "inbox" / "meta")
@@ -43,7 +50,7 @@ def send(shop: EditedShop, rule: str, *changes: tuple[str, str, dict[str, int]])
 
 def declare_lines(shop: EditedShop, rule: str = "counts") -> None:
     tables = {"orders": ORDERS, "lines": LINES}
-    shop.declare(tables, MIRRORS, [DOCUMENTS, ALONE], rule=rule, unknown_tables="dead_letter")
+    shop.declare(tables, MIRRORS, [DOCUMENTS, ALONE], rule=rule.split(maxsplit=1)[0], unknown_tables="dead_letter")
 
 
 def redriven(shop: EditedShop, selection: Selection = ALL) -> int:
@@ -93,6 +100,44 @@ def test_a_redrive_at_any_time_completes_the_table(tmp_path: Path, rule: str, cy
     shop.lake.lose_checkpoint()
     shop.run()
     assert_is_the_source(shop)
+
+
+@pytest.mark.parametrize("is_later", [False, True], ids=["at once", "after a cycle"])
+def test_a_redrive_completes_transactions_that_waited_while_the_table_was_declared(
+    tmp_path: Path, *, is_later: bool
+) -> None:
+    """They are released as their table is declared now, and lack the rows that are dead letters."""
+    shop = rejecting(tmp_path, FOLDERS)
+    assert len(shop.lake.rows("pending_transactions")) == 3
+    declare_lines(shop, FOLDERS)
+    for number in (4, 5) if is_later else (4,):
+        line = {"id": 10 * number, "o_id": number, "q": number}
+        send(shop, FOLDERS, ("I", "orders", {"id": number, "total": number}), ("I", "lines", line))
+        shop.run()
+    assert shop.shown("lines") is None
+    for left in (2, 1, 0):
+        first = letters(shop)[0]
+        assert redriven(shop, Selection(messages=[f"{first['file']}, line {first['line']}"])) == 1
+        assert (shop.shown("lines") is None) == bool(left)
+    send(shop, FOLDERS, ("U", "orders", {"id": 1, "total": 7}), ("U", "lines", {"id": 10, "o_id": 2, "q": 9}))
+    send(shop, FOLDERS, ("I", "orders", {"id": 6, "total": 6}), ("I", "lines", {"id": 60, "o_id": 6, "q": 6}))
+    shop.run()
+    assert_is_the_source(shop)
+    shop.lake.lose_checkpoint()
+    shop.run()
+    assert_is_the_source(shop)
+
+
+def test_a_backfill_finds_the_rows_that_a_redrive_brought(tmp_path: Path) -> None:
+    shop = rejecting(tmp_path, FOLDERS)
+    declare_lines(shop, FOLDERS)
+    send(shop, FOLDERS, ("I", "orders", {"id": 4, "total": 4}), ("I", "lines", {"id": 40, "o_id": 4, "q": 4}))
+    shop.run()
+    assert redriven(shop) == 3
+    assert shop.shown("lines") == shop.source("lines")
+    shop.lake.step(backfill, shop.lake.session, "rebuild")
+    counts = shop.lake.step(backfill, shop.lake.session, "compare")
+    assert (counts["changes"], counts["surplus"]) == (0, 0)
 
 
 @RULES

@@ -140,11 +140,21 @@ class JudgedByTable:
 
     @cached_property
     def _counts(self) -> Flags:
-        """Which events may belong to a release: those that were landed in time, or whose table was not watched then."""
+        """Which events may belong to a release: those that came in time, or before their table was watched."""
         assert self.scope.redeclared is not None
         decided = self.chosen.column("landing").fill_null(pa.scalar(-1)).to_numpy()[self.at]
         since = np.array([*(self.scope.redeclared.since.get(name, 0) for name in self.tables), 0])
         flags: Flags = is_in_time(self.events, self.chosen, self.at) | (since[self.table] > decided)
+        return flags | self._is_redriven
+
+    @cached_property
+    def _is_redriven(self) -> Flags:
+        """Which events are redriven rows that first came before their table was declared as it is now."""
+        assert self.scope.redeclared is not None
+        redriven, landings = self.scope.redeclared.redriven, self.events.column("landing").to_numpy()
+        flags: Flags = np.isin(landings, [landing for landing, _ in redriven])
+        places = zip(landings[flags].tolist(), self.events.column("row").to_numpy()[flags].tolist(), strict=True)
+        flags[flags] = [place in redriven for place in places]
         return flags
 
     @cached_property

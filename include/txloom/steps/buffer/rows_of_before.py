@@ -1,7 +1,7 @@
 """Rows that come for transactions which were released before their table was declared as it is now.
 
 Such a release did not count them, so that they are not late: a merge takes them into the histories of their table
-(`txloom.steps.settling`).
+(`txloom.steps.settling`). It takes redriven rows too that came before their table was declared, and were dead letters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from txloom.config import names
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.declarations.declare import declare_rows_of_before
 from txloom.storage.buffer.newest_batch import Declared
+from txloom.storage.declarations.source_samples import redriven_rows
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.sql import int_list, text_list
 from txloom.storage.landing import landing_plan
@@ -83,7 +84,13 @@ def _taken(paths: TablePaths, places: set[tuple[int, int]], since: Mapping[str, 
     if not events:
         return RowsOfBefore()
     decided = _decided(paths, sorted({row["transaction_id"] for row in events}))
-    events = [row for row in events if decided.get(row["transaction_id"], since[row["table"]]) < since[row["table"]]]
+    redriven = {_place(row) for row in redriven_rows(paths, since)}
+    events = [
+        row
+        for row in events
+        if (landing := decided.get(row["transaction_id"])) is not None
+        and (landing < since[row["table"]] or _place(row) in redriven)
+    ]
     earlier = _earlier(paths, [row["tx"] for row in events])
     new = [row for row in events if not any(_is_before(other, row) for other in earlier.get(_content(row), ()))]
     taken = frozenset((row["landing"], row["row"]) for row in events)

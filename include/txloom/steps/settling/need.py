@@ -1,7 +1,10 @@
 """What a history's member needs, so that all its rows are as a changed declaration says."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import cast
+
+import pyarrow as pa
 
 from txloom.config import names
 from txloom.config.contents import Content
@@ -10,8 +13,10 @@ from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.history_rewriting import Renamed
 from txloom.storage.declarations.records import INCOMPLETE, LOST, ROWS_OF_BEFORE, Pair, State, differs
+from txloom.storage.declarations.source_samples import redriven_rows
 from txloom.storage.declarations.undeclared_columns import Adopted, first_seen
-from txloom.storage.delta import small_tables
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.sql import near
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_reader
 
@@ -35,6 +40,7 @@ class Need:
             these rows have the same source; None: no such row stays.
         recomputes: whether tables that are computed from the history have to be computed again in any case.
         taken_up: the undeclared columns that the table took up by itself and shows.
+        redriven: with `everything`, the csns of transactions with redriven rows, whenever these were released.
     """
 
     pair: Pair
@@ -49,6 +55,7 @@ class Need:
     kept: int | None = None
     recomputes: bool = False
     taken_up: Sequence[str] = ()
+    redriven: Set[int] = frozenset()
 
     @property
     def is_nothing(self) -> bool:
@@ -68,11 +75,12 @@ class Need:
         conditions = ["true"] if self.everything else []
         conditions += [f"release > {self.gap}"] if self.gap is not None else []
         conditions += [f"csn >= {min(self.values.values())}"] if self.values else []
-        return f"({earlier(self.until, self.border)} and ({' or '.join(conditions or ['false'])}))"
+        condition = f"({earlier(self.until, self.border)} and ({' or '.join(conditions or ['false'])}))"
+        return f"({condition} or {near('csn', self.redriven)})" if self.redriven else condition
 
     def concerns(self, csn: int, release: int, landing: int | None) -> bool:
         """Return whether the rows of a transaction are to be made again; landing: the last that has its events."""
-        if self.replaces:
+        if self.replaces or csn in self.redriven:
             return True
         if release > self.until and (landing or 0) >= self.border:
             return False
@@ -96,7 +104,19 @@ def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border:
         shown: the columns in `adopted` that the table shows.
     """
     need = _need_of_rows(paths, state, adopted, border, shown)
-    return replace(need, taken_up=sorted({each.column for each in shown}))
+    redriven = _redriven(paths, need) if need.everything else frozenset()
+    return replace(need, taken_up=sorted({each.column for each in shown}), redriven=redriven)
+
+
+def _redriven(paths: TablePaths, need: Need) -> Set[int]:
+    """Return the csns of released transactions with redriven rows that first came before their table was declared."""
+    ids = {row["transaction_id"] for row in redriven_rows(paths, {need.pair[1]: need.border})}
+    if not ids:
+        return frozenset()
+    sql = "select transaction_id, csn from t where status = 'released'"
+    path = paths.table(names.TRANSACTIONS)
+    released = arrow_tables.matching(path, sql, "transaction_id", pa.array(sorted(ids), pa.string()))
+    return frozenset(cast("list[int]", released.column("csn").to_pylist()))
 
 
 def _need_of_rows(

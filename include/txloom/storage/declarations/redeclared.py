@@ -1,6 +1,6 @@
 """What a changed declaration means for messages that were landed before it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import cast
 
@@ -12,7 +12,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.models.source import Source
 from txloom.events import formats
 from txloom.events.formats import SourceDecoder
-from txloom.storage.declarations.source_samples import source_samples, watched_sources
+from txloom.storage.declarations.source_samples import redriven_rows, source_samples, watched_sources
 from txloom.storage.landing import landing_plan, name_spellings
 from txloom.storage.landing.decoding import decode_by_topic
 from txloom.storage.paths import TablePaths
@@ -29,6 +29,7 @@ class Redeclared:
         since: by table, the first landing from which on its messages were decoded as they are now.
         spellings: how names of the source were spelled so far.
         source: the source, with what it was declared as before.
+        redriven: landing and row of redriven rows that first came before their table was declared as it is now.
     """
 
     border: int
@@ -36,6 +37,7 @@ class Redeclared:
     since: Mapping[str, int]
     spellings: Mapping[str, str]
     source: Source
+    redriven: Set[tuple[int, int]] = frozenset()
 
 
 DECODED = ("kind", "table", "op", "identity", "payload", "digest")
@@ -64,7 +66,8 @@ def _redeclared(pipeline: Pipeline, paths: TablePaths, border: int, since: Mappi
     """Return what the declaration means; border, since: as `Redeclared` has them."""
     spellings, pipeline = name_spellings.known(paths), landing_plan.with_former(pipeline, paths)
     sources = watched_sources(pipeline, source_samples(paths), spellings)
-    return Redeclared(border, sources, since, spellings, pipeline.source)
+    redriven = frozenset((row["landing"], row["row"]) for row in redriven_rows(paths, since))
+    return Redeclared(border, sources, since, spellings, pipeline.source, redriven)
 
 
 def as_declared(pipeline: Pipeline, redeclared: Redeclared, events: pa.Table) -> pa.Table:

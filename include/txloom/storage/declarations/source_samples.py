@@ -1,6 +1,6 @@
 """A message of each source table that was ever landed, by which a declaration is asked whether it watches the table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,11 @@ from txloom.config.models.pipeline import Pipeline, Table
 from txloom.events import formats, rejections
 from txloom.events.formats import SourceDecoder
 from txloom.events.source_names import folded
+from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.open_letters import MESSAGE, open_dead_letters, unread_dead_letters
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.sql import text_list, text_literal
+from txloom.storage.delta.read_session import opened
+from txloom.storage.delta.sql import int_list, text_list, text_literal
 from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
 
@@ -121,6 +123,29 @@ def read_rejected(pipeline: Pipeline, paths: TablePaths, table: str) -> Rejected
         if row["value"] is not None:
             events += decoder.decode(row["topic"], [row["value"].encode()], headers).to_pylist()
     return Rejected([each["transaction_id"] for each in events], [each["csn"] or 0 for each in events], are_open)
+
+
+def redriven_rows(paths: TablePaths, since: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the redriven rows that first came as dead letters, before their table was declared.
+
+    A release without such a row did not count it, whenever the transaction was released.
+
+    Args:
+        paths: where the tables are.
+        since: by table, the first landing that decoded it as it is declared now.
+
+    Returns:
+        landing, row and transaction_id of each row.
+    """
+    if not since or not (redrives := open_letters.redrives(paths)):
+        return []
+    tables = {"c": opened(paths.change_events), "letters": opened(paths.dead_letters)}
+    letters = f"(select * from letters where {OF_UNKNOWN}) as d"
+    columns = 'c.landing, c."row", c.transaction_id, c."table", min(d.landing) as first'
+    redriven = f"c.landing in ({int_list(redrives)}) and c.kind = 'row' and c.\"table\" in ({text_list(since)})"
+    sql = f"select {columns} from c join {letters} on {open_letters.SAME_MESSAGE} where {redriven} group by 1, 2, 3, 4"
+    rows = arrow_tables.ask(tables, sql).to_pylist()
+    return [row for row in rows if row["first"] < since[row["table"]]]
 
 
 def _decoded(decoder: SourceDecoder, row: dict[str, Any]) -> str | None:
