@@ -170,7 +170,7 @@ class ChangeSetImages:
 
 
 class FieldNames:
-    """Tells by which names of its fields a row is read, after the declaration gave them other names.
+    """Decides whether a row uses the present or former field names after the declaration renamed them.
 
     Args:
         fields: the names of the fields.
@@ -184,7 +184,7 @@ class FieldNames:
         self._upper = [*map(_upper, self.known)]
 
     def find(self, row: Image) -> int:
-        """Return the position in `known` of the first names of which a row has all; of none, of the present names."""
+        """Return the position in `known` of the first names that a row has in full; of none, of the present names."""
         if len(self.known) == 1:
             return 0
         there = {name.upper() for name in row}

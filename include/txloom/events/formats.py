@@ -199,7 +199,7 @@ def _fields(source: Source) -> dict[str, Any]:
 
 
 def _renamed_topics(source: Source) -> dict[str, str]:
-    """Return by former name of the topic with the metadata its present name."""
+    """Return the present name of the metadata topic by each of its former names."""
     if source.transaction_topic is None:
         return {}
     former = {each.transaction_topic for each in source.former} - {None, source.transaction_topic}

@@ -57,9 +57,9 @@ def redrive(step: Step, selection: Selection) -> Counts:
         transactions and events; landing and last_landing, where there are any.
 
     Raises:
-        ConfigurationError: for an id, a cause or a position that no open dead letter has, without a choice, if every
-            chosen dead letter came after its transaction was released, and while a landing is unfinished that another
-            machine's Spark has to decode.
+        ConfigurationError: if no open dead letter has a given id, cause or position; if nothing was chosen; if all
+            chosen dead letters came after their transaction was released; or if an unfinished landing must first be
+            decoded by another machine's Spark.
     """
     paths = step.paths
     pipeline = landing_plan.with_former(step.pipeline, paths)

@@ -34,9 +34,9 @@ LOG = logging.getLogger(__name__)
 
 
 def redecode_undecided(step: Step, last: int, plan: Sequence[Mapping[str, Any]]) -> int:
-    """Land the messages of undecided transactions again where they are decoded otherwise since the last landing.
+    """Land the messages of undecided transactions again if an edit decodes them differently since the last landing.
 
-    The watched tables changed, or names of topics and fields.
+    The edit changed the watched tables, or the names of topics or fields.
 
     Such a landing is written for each change, also where nothing waits: it is the border between messages that were
     decoded by one declaration and by the next. A repeated call lands nothing more.

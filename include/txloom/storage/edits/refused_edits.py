@@ -31,13 +31,13 @@ KEY, SOURCE = "key", "source"
 FORMAT, RULE, FIELDS = "source.format", "completeness.rule", "source.change_sets"
 """The kinds of refused edits of keys of the pipeline. FIELDS: of a key below it."""
 OTHER_CSNS = (
-    "The lake orders changes by their csn, and csns of the two cannot be compared. Declare a pipeline of another name: "
-    "it has its own tables."
+    "The lake orders changes by csn, and csns from before and after this edit cannot be compared. Declare a pipeline "
+    "of another name: it has its own tables."
 )
 """Why an edit that gives changes other csns is refused, and the way out."""
 OTHER_FIELD = (
-    "Rows that were landed have this field too, so that the edit does not follow a new name: later changes would be "
-    "read in another way than those in the lake. Declare a pipeline of another name: it has its own tables."
+    "Rows landed earlier also have this field, so the edit is not a rename. Later changes would be read differently "
+    "from those in the lake. Declare a pipeline of another name: it has its own tables."
 )
 """Why an edit that reads another field is refused, and the way out."""
 REBUILT = (

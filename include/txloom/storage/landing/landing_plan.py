@@ -36,7 +36,7 @@ def watched_row(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _how(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the columns that every row of a plan has which says how messages are decoded.
+    """Return the columns that say how messages are decoded, of each row of a plan that records it.
 
     pipeline: the declaration `with_former`.
     """
@@ -87,7 +87,7 @@ def last_reading(paths: TablePaths, plan: Sequence[Mapping[str, Any]] = ()) -> C
 
 
 def is_read_so(pipeline: Pipeline, reading: Content | None) -> bool:
-    """Return whether messages are read as the newest were, which `last_reading` returns; True if it is not known."""
+    """Return whether a declaration reads messages as `last_reading` says; True if this was not recorded."""
     if reading is None:
         return True
     return {name: value for name, value in reading.items() if name != FORMER} == reading_content(pipeline)
