@@ -180,7 +180,9 @@ def test_a_transaction_in_parts_becomes_the_same_rows_and_outcome_as_at_once(
     paths = TablePaths(str(folder), pipeline.name)
     sources = {f"APP.{name.upper()}": name for name in TABLES}
     since = {name: chance.randrange(4) for name in TABLES}
-    redeclared = Redeclared(chance.randint(1, 4), sources, since, {}) if is_redeclared else None
+    redriven = frozenset((chance.randint(1, 4), chance.randint(0, 30)) for _ in range(chance.choice((0, 3, 30))))
+    border, source = chance.randint(1, 4), pipeline.source
+    redeclared = Redeclared(border, sources, since, {}, source, redriven) if is_redeclared else None
     scope = Scope(pipeline, paths, "b1", 0, HIGHEST, 1, redeclared)
     landing_tables.create_tables(paths)
     with pytest.MonkeyPatch.context() as small:
