@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.settling.connector_shop import ConnectorShop
 from steps.settling.edited_shop import DOCUMENTS, LINE, LINES, ORDERS, EditedShop, Row
+from storage.declarations.connector_shop import ConnectorShop
 from txloom.errors import ConfigurationError
 from txloom.quality.findings import CHANGED
 from txloom.storage.checks.findings import open_findings

@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable
 
 from called import step_of
-from steps.settling.connector_shop import ConnectorShop
 from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, Row
 from steps.settling.test_settle import OF_LINES, OF_ORDERS, as_of
+from storage.declarations.connector_shop import ConnectorShop
 from txloom import read
 from txloom.cli import main
 from txloom.config import contents
