@@ -255,6 +255,6 @@ def test_former_names_stay_known_through_many_edits(tmp_path: Path) -> None:
         declare_all(shop)
         shop.orders(shop.csn)
         shop.run()
-    pipeline = landing_plan.with_former(shop.lake.pipeline, shop.lake.paths)
+    pipeline = landing_plan.as_landed(shop.lake.pipeline, shop.lake.paths)
     assert [each.transaction_topic for each in pipeline.source.former] == ["meta", "counts"]
     assert is_right(shop)

@@ -126,4 +126,4 @@ def test_a_lake_of_an_earlier_version_takes_the_edit_of_its_next_landing_as_know
     shop.lake.pipeline = shop.declared(TIMED)
     shop.put(2)
     shop.lake.run()
-    assert [each.kind for each in refused_edits(shop.declared(NUMBERED), shop.lake.paths, [])] == ["completeness.rule"]
+    assert [each.key for each in refused_edits(shop.declared(NUMBERED), shop.lake.paths, [])] == ["completeness.rule"]

@@ -62,17 +62,14 @@ def redrive(step: Step, selection: Selection) -> Counts:
             decoded by another machine's Spark.
     """
     paths = step.paths
-    pipeline = landing_plan.with_former(step.pipeline, paths)
+    pipeline = landing_plan.as_landed(step.pipeline, paths)
     ids, events, _ = _messages(step, selection, open_letters.MESSAGE)
     if not events.num_rows:
         return {"transactions": 0, "events": 0}
     step = replace(step, session=_no_session)
     first = finish_last(step) + 1
-    turns = _in_turns(
-        landing_tables.decode_again(
-            partial(SourceDecoder, pipeline, holds_ahead=True, again=True), events, first, paths
-        )
-    )
+    new = partial(SourceDecoder, pipeline, holds_ahead=True, again=True)
+    turns = _in_turns(landing_tables.decode_again(new, events, first, paths))
     for number, turn in enumerate(turns, first):
         again = LandingPlan(number, datetime.now(UTC), ())
         planned = {"landing": number, "run_id": step.run_id, "at": again.at, "topic": open_letters.REDRIVE}

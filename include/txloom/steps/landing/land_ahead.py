@@ -41,9 +41,8 @@ def _land(step: Step, each: Waiting, number: int) -> None:
     landing_plan.write_topics(paths, landing, step.run_id, [TOPIC])
     messages = rows_ahead.messages(paths, each.landing)
     if messages.num_rows:
-        decoded = landing_tables.decode_again(
-            partial(SourceDecoder, step.pipeline, again=True), messages, number, paths
-        )
+        new = partial(SourceDecoder, step.pipeline, again=True)
+        decoded = landing_tables.decode_again(new, messages, number, paths)
         rows = change_events.landed_again(decoded, landing)
         known = finished_before(paths, rows)
         landing_tables.append(change_events.with_compact_events(rows, landing, known=known), landing, paths)

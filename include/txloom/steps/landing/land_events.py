@@ -69,8 +69,9 @@ def _read_as_landed(step: Step, plan: Sequence[dict[str, Any]]) -> Step:
 
     plan: the rows of the plan of the newest landing.
     """
-    refuse_other_csns(step.pipeline, step.paths, plan)
-    return replace(step, pipeline=landing_plan.with_former(step.pipeline, step.paths, plan)) if plan else step
+    reading = landing_plan.last_reading(step.paths, plan) if plan else None
+    refuse_other_csns(step.pipeline, step.paths, reading)
+    return replace(step, pipeline=landing_plan.with_former(step.pipeline, reading))
 
 
 def _finish_planned(step: Step, plan: Sequence[dict[str, Any]]) -> int:

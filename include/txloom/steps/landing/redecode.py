@@ -67,18 +67,23 @@ def land_edit(step: Step, number: int) -> int:
         step: the pipeline, its tables and the run.
         number: the number of the landing.
     """
+    step = replace(step, pipeline=landing_plan.as_landed(step.pipeline, step.paths))
     landing = LandingPlan(number, datetime.now(UTC), ())
     about = {"landing": landing.number, "run_id": step.run_id, "at": landing.at}
-    row = landing_plan.watched_row(landing_plan.with_former(step.pipeline, step.paths))
+    row = landing_plan.watched_row(step.pipeline)
     landing_plan.write_plan(step.paths, landing.number, [about | row])
     finish_redecoding(step, landing)
     return landing.number
 
 
 def finish_redecoding(step: Step, landing: LandingPlan) -> None:
-    """Write a planned landing of messages that are decoded again, and close it; a repeated call writes nothing."""
-    paths, seen = step.paths, buffer_state(step.paths)
-    pipeline = landing_plan.with_former(step.pipeline, paths)
+    """Write a planned landing of messages that are decoded again, and close it; a repeated call writes nothing.
+
+    Args:
+        step: the pipeline, with what its source was declared as before, its tables and the run.
+        landing: the landing.
+    """
+    pipeline, paths, seen = step.pipeline, step.paths, buffer_state(step.paths)
     messages = _messages(pipeline, seen, undecided.Undecided(paths))
     new = partial(SourceDecoder, pipeline, again=True)
     decode = partial(landing_tables.decode_again, new, number=landing.number, paths=paths)

@@ -75,7 +75,7 @@ def replace_redeclared(pipeline: Pipeline, paths: TablePaths, landing: LandingPl
     the rows of the snapshot, and needs the truncate in front of them too. A repeated call appends nothing more.
 
     Args:
-        pipeline: the declaration.
+        pipeline: the declaration, with what its source was declared as before (`landing_plan.as_landed`).
         paths: the tables of the pipeline.
         landing: the landing that decodes undecided transactions by the declaration.
         run_id: the run.
@@ -86,7 +86,7 @@ def replace_redeclared(pipeline: Pipeline, paths: TablePaths, landing: LandingPl
     if bounds is None or not redeclared:
         return
     samples = source_samples(paths, retaken_snapshots.OF_WHOLE_TABLES)
-    sources = watched_sources(landing_plan.with_former(pipeline, paths), samples, name_spellings.known(paths))
+    sources = watched_sources(pipeline, samples, name_spellings.known(paths))
     went_back = {row["since_csn"] for row in findings.ever(paths, f.CSN_BACK) if row["xid"] is None}
     given_up = retaken_snapshots.given_up_before(paths, bounds[0], sources)
     retaken = retaken_snapshots.retaken_before(pipeline, paths, bounds, sources, went_back)

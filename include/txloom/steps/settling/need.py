@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 import pyarrow as pa
 
@@ -104,19 +103,34 @@ def need_of(paths: TablePaths, state: State, adopted: Sequence[Adopted], border:
         shown: the columns in `adopted` that the table shows.
     """
     need = _need_of_rows(paths, state, adopted, border, shown)
-    redriven = _redriven(paths, need) if need.everything else frozenset()
-    return replace(need, taken_up=sorted({each.column for each in shown}), redriven=redriven)
+    return replace(need, taken_up=sorted({each.column for each in shown}))
 
 
-def _redriven(paths: TablePaths, need: Need) -> Set[int]:
-    """Return the csns of released transactions with redriven rows that first came before their table was declared."""
-    ids = {row["transaction_id"] for row in redriven_rows(paths, {need.pair[1]: need.border})}
-    if not ids:
-        return frozenset()
+def with_redriven(paths: TablePaths, needs: Mapping[Pair, Need]) -> dict[Pair, Need]:
+    """Return needs with `redriven`: the csns of transactions with rows that first came before their table was declared.
+
+    Args:
+        paths: the tables of the pipeline.
+        needs: by history and member.
+    """
+    rows = redriven_rows(paths, {member: need.border for (_, member), need in needs.items() if need.everything})
+    if not rows:
+        return {**needs}
+    ids = pa.array(sorted({row["transaction_id"] for row in rows}), pa.string())
     sql = "select transaction_id, csn from t where status = 'released'"
-    path = paths.table(names.TRANSACTIONS)
-    released = arrow_tables.matching(path, sql, "transaction_id", pa.array(sorted(ids), pa.string()))
-    return frozenset(cast("list[int]", released.column("csn").to_pylist()))
+    released = arrow_tables.matching(paths.table(names.TRANSACTIONS), sql, "transaction_id", ids).to_pylist()
+    of_table: dict[str, set[str]] = {}
+    for row in rows:
+        of_table.setdefault(row["table"], set()).add(row["transaction_id"])
+    csns = {
+        table: frozenset(row["csn"] for row in released if row["transaction_id"] in chosen)
+        for table, chosen in of_table.items()
+    }
+    nothing = frozenset[int]()
+    return {
+        pair: replace(need, redriven=csns.get(pair[1], nothing) if need.everything else nothing)
+        for pair, need in needs.items()
+    }
 
 
 def _need_of_rows(

@@ -16,7 +16,7 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.declarations.declare import by_source
 from txloom.steps.settling import remake
-from txloom.steps.settling.need import Need, need_of, renaming_of, values_before
+from txloom.steps.settling.need import Need, need_of, renaming_of, values_before, with_redriven
 from txloom.steps.settling.present_findings import follow_names
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import BufferState
@@ -103,7 +103,7 @@ def needs_of(
         state = states[pair]
         shown = _shown(pipeline, state, columns)
         needs[pair] = need_of(paths, state, _of_table(columns, state), since.get(pair[1], 0), shown)
-    return needs
+    return with_redriven(paths, needs)
 
 
 def _of_table(columns: Iterable[Adopted], state: State) -> list[Adopted]:

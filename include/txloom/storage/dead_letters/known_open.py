@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from txloom.config import names
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists, log_entries, opened
@@ -145,7 +143,7 @@ def write(
         "at": datetime.now(UTC),
         "rule": RULE,
     }
-    _replace(paths, [row])
+    small_tables.replace(paths.table(names.OPEN_DEAD_LETTERS), [row], OPEN_DEAD_LETTERS, {})
 
 
 def _few(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]] | None:
@@ -154,11 +152,6 @@ def _few(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]] | Non
 
 def forget(paths: TablePaths) -> None:
     """Forget what was open: dead letters that were closed are opened again."""
-    if exists(paths.table(names.OPEN_DEAD_LETTERS)):
-        _replace(paths, [])
-
-
-def _replace(paths: TablePaths, rows: Sequence[dict[str, Any]]) -> None:
-    """Replace the rows of a table that an earlier version may have created, with fewer columns."""
-    made = pa.Table.from_pylist(list(rows), OPEN_DEAD_LETTERS)
-    small_tables.overwrite(paths.table(names.OPEN_DEAD_LETTERS), made, {}, "overwrite")
+    path = paths.table(names.OPEN_DEAD_LETTERS)
+    if exists(path):
+        small_tables.replace(path, [], OPEN_DEAD_LETTERS, {})

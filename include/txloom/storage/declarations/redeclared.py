@@ -64,7 +64,7 @@ def declared_over(pipeline: Pipeline, paths: TablePaths, following: Content | No
 
 def _redeclared(pipeline: Pipeline, paths: TablePaths, border: int, since: Mapping[str, int]) -> Redeclared:
     """Return what the declaration means; border, since: as `Redeclared` has them."""
-    spellings, pipeline = name_spellings.known(paths), landing_plan.with_former(pipeline, paths)
+    spellings, pipeline = name_spellings.known(paths), landing_plan.as_landed(pipeline, paths)
     sources = watched_sources(pipeline, source_samples(paths), spellings)
     redriven = frozenset((row["landing"], row["row"]) for row in redriven_rows(paths, since))
     return Redeclared(border, sources, since, spellings, pipeline.source, redriven)

@@ -42,7 +42,7 @@ def watched_sources(pipeline: Pipeline, samples: pa.Table, spellings: dict[str, 
     """Return the names of source tables that a declaration watches, as messages have them, each with its table.
 
     Args:
-        pipeline: the declaration, with what its source was declared as before (`landing_plan.with_former`).
+        pipeline: the declaration, with what its source was declared as before (`landing_plan.as_landed`).
         samples: a message of each source table, as `source_samples` returns them.
         spellings: how names of the source were spelled so far.
     """
@@ -117,7 +117,7 @@ def read_rejected(pipeline: Pipeline, paths: TablePaths, table: str) -> Rejected
     are_open = len(rows) == open_dead_letters(paths, "detail", where).num_rows
     if formats.is_ordered(pipeline):
         return Rejected([row["xid"] for row in rows], [row["csn"] or 0 for row in rows], are_open)
-    decoder, events = SourceDecoder(landing_plan.with_former(pipeline, paths), again=True), list[dict[str, Any]]()
+    decoder, events = SourceDecoder(landing_plan.as_landed(pipeline, paths), again=True), list[dict[str, Any]]()
     for row in rows:
         headers = None if row["headers"] is None else [dict(row["headers"])]
         if row["value"] is not None:
@@ -135,7 +135,7 @@ def redriven_rows(paths: TablePaths, since: Mapping[str, int]) -> list[dict[str,
         since: by table, the first landing that decoded it as it is declared now.
 
     Returns:
-        landing, row and transaction_id of each row.
+        landing, row, transaction_id and table of each row.
     """
     if not since or not (redrives := open_letters.redrives(paths)):
         return []

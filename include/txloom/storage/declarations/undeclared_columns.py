@@ -64,7 +64,7 @@ def effective_pipeline(pipeline: Pipeline, paths: TablePaths) -> Pipeline:
     read by the names of fields, the former names.
     """
     if pipeline.source.format == "change_sets":
-        pipeline = landing_plan.with_former(pipeline, paths)
+        pipeline = landing_plan.as_landed(pipeline, paths)
     adopted_rows = small_tables.query(
         paths.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t order by added_at'
     )

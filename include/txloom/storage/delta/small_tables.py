@@ -64,8 +64,11 @@ def _columns(table: DeltaTable) -> list[str]:
 
 
 def replace(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, about: Mapping[str, Any]) -> None:
-    """Replace the rows of a small table in one commit; about: the commit's userMetadata."""
-    overwrite(path, pa.Table.from_pylist(list(rows), schema), about)
+    """Replace the rows of a small table in one commit; about: the commit's userMetadata.
+
+    A table of an earlier version, with fewer columns, gets the schema.
+    """
+    overwrite(path, pa.Table.from_pylist(list(rows), schema), about, "overwrite")
 
 
 def overwrite(

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from txloom.config.contents import Content, reading_content, table_content
 from txloom.config.load import line_of_column, line_of_key, line_of_table, line_of_target, locate
@@ -28,8 +27,8 @@ TABLES = "tables"
 """The key of a declaration with the watched tables."""
 KEY, SOURCE = "key", "source"
 """The kinds of refused edits of a watched table's own keys."""
-FORMAT, RULE, FIELDS = "source.format", "completeness.rule", "source.change_sets"
-"""The kinds of refused edits of keys of the pipeline. FIELDS: of a key below it."""
+PIPELINE = "pipeline"
+"""The kind of refused edits of keys that belong to no table and no target."""
 OTHER_CSNS = (
     "The lake orders changes by csn, and csns from before and after this edit cannot be compared. Declare a pipeline "
     "of another name: it has its own tables."
@@ -53,10 +52,10 @@ class RefusedEdit:
 
     Args:
         kind: `mirrors` or `aggregates`; `tables` if a column was edited; `key` or `source` of a table if it was edited;
-            FORMAT, RULE or FIELDS of the pipeline.
-        target: the table of the mirror, the name of the aggregate, or the watched table; empty if the pipeline was
-            edited.
-        key: of the target, what was edited; of a watched table, the column, `key` or `source`.
+            PIPELINE if the edit concerns no table and no target.
+        target: the table of the mirror, the name of the aggregate, or the watched table; for PIPELINE, its name.
+        key: of the target, what was edited; of a watched table, the column, `key` or `source`; for PIPELINE, the path
+            in the declaration.
         value: what it says.
         expected: what it may say.
         hint: the way out.
@@ -72,8 +71,8 @@ class RefusedEdit:
     @property
     def path(self) -> str:
         """Return where it is in a declaration."""
-        if self.kind in (FORMAT, RULE, FIELDS):
-            return self.kind if self.kind == self.key else f"{self.kind}.{self.key}"
+        if self.kind == PIPELINE:
+            return self.key
         if self.kind in (KEY, SOURCE):
             return f"{TABLES}[{self.target}].{self.kind}"
         if self.kind == TABLES:
@@ -82,8 +81,8 @@ class RefusedEdit:
 
     def locate(self, file: Path) -> tuple[int, str]:
         """Return line and path in the file of a declaration."""
-        if self.kind in (FORMAT, RULE, FIELDS):
-            return line_of_key(file, self.path)
+        if self.kind == PIPELINE:
+            return line_of_key(file, self.key)
         if self.kind in (KEY, SOURCE):
             return line_of_table(file, self.target, self.kind)
         if self.kind == TABLES:
@@ -136,15 +135,14 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
     return others
 
 
-def refuse_other_csns(pipeline: Pipeline, paths: TablePaths, plan: Sequence[Mapping[str, Any]]) -> None:
+def refuse_other_csns(pipeline: Pipeline, paths: TablePaths, landed: Content | None) -> None:
     """Raise ConfigurationError if csns of the source cannot be compared with those that were landed.
 
     Args:
         pipeline: the declaration.
         paths: the tables of the pipeline.
-        plan: the rows of the plan of the newest landing; none before the first.
+        landed: how the newest messages were read; None: nothing was landed, or it is not known.
     """
-    landed = landing_plan.last_reading(paths, plan) if plan else None
     if refused := [*_find_other_csns(pipeline, paths, landed)]:
         raise ConfigurationError(messages_of(refused, pipeline.name))
 
@@ -160,9 +158,9 @@ def _find_other_csns(pipeline: Pipeline, paths: TablePaths, landed: Content | No
     now = reading_content(pipeline)
     if landed is None or landing_plan.is_read_so(pipeline, landed):
         return
-    for kind, name in ((FORMAT, "format"), (RULE, "rule")):
+    for key, name in (("source.format", "format"), ("completeness.rule", "rule")):
         if landed.get(name) != now.get(name):
-            yield RefusedEdit(kind, "", kind, str(now[name]), f"{landed[name]} as before", OTHER_CSNS)
+            yield RefusedEdit(PIPELINE, pipeline.name, key, str(now[name]), f"{landed[name]} as before", OTHER_CSNS)
             return
     fields, before = now.get("change_sets", {}), landed.get("change_sets", {})
     named = {name: {(each.get(name) or "").upper() for each in (fields, before)} for name in fields}
@@ -171,7 +169,8 @@ def _find_other_csns(pipeline: Pipeline, paths: TablePaths, landed: Content | No
     for name in edited:
         if named[name] - {""} <= there:
             expected = f"{before[name] or 'nothing'} as before"
-            yield RefusedEdit(FIELDS, "", name, str(fields[name] or "nothing"), expected, OTHER_FIELD)
+            key, value = f"source.change_sets.{name}", str(fields[name] or "nothing")
+            yield RefusedEdit(PIPELINE, pipeline.name, key, value, expected, OTHER_FIELD)
 
 
 def _find_fields_of_rows(paths: TablePaths) -> frozenset[str]:

@@ -93,28 +93,31 @@ def is_read_so(pipeline: Pipeline, reading: Content | None) -> bool:
     return {name: value for name, value in reading.items() if name != FORMER} == reading_content(pipeline)
 
 
-def with_former(pipeline: Pipeline, paths: TablePaths, plan: Sequence[Mapping[str, Any]] = ()) -> Pipeline:
+def with_former(pipeline: Pipeline, reading: Content | None) -> Pipeline:
     """Return a pipeline whose source knows its former names of topics and fields, for messages that were landed.
 
     Args:
         pipeline: the declaration.
-        paths: the tables of the pipeline.
-        plan: the rows of the plan of the newest landing, where they are known.
+        reading: how the newest messages are read, as `last_reading` returns it.
     """
-    reading, now = last_reading(paths, plan), names_content(pipeline.source)
-    if reading is None or (is_read_so(pipeline, reading) and not reading[FORMER]):
+    if reading is None:
         return pipeline
+    now = names_content(pipeline.source)
     last = {name: reading[name] for name in now if name in reading}
     known = [each for each in (last, *reading[FORMER]) if each.keys() == now.keys() and each != now]
     former = [
         pipeline.source.model_copy(
-            update={"transaction_topic": each["transaction_topic"], "run_token": each["run_token"]}
-            | ({"change_sets": ChangeSets(**each["change_sets"])} if "change_sets" in each else {})
+            update=each | ({"change_sets": ChangeSets(**each["change_sets"])} if "change_sets" in each else {})
         )
         for number, each in enumerate(known)
         if each not in known[:number]
     ]
-    return pipeline.model_copy(update={"source": pipeline.source.with_former(former)})
+    return pipeline.model_copy(update={"source": pipeline.source.with_former(former)}) if former else pipeline
+
+
+def as_landed(pipeline: Pipeline, paths: TablePaths) -> Pipeline:
+    """Return a pipeline `with_former` names, as the newest landing recorded them."""
+    return with_former(pipeline, last_reading(paths))
 
 
 def decoded(paths: TablePaths) -> list[tuple[int, Content]]:
