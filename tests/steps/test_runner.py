@@ -1,5 +1,7 @@
 """What a job says at its end, and the exit code that Airflow decides by."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,33 @@ def test_an_error_is_one_sentence_and_its_code(
 
     assert ended(tmp_path, failing, capsys) == (code, sentence)
     assert result(tmp_path) == JobResult({}, code, sentence)
+
+
+FAILING = """
+import sys, time
+from txloom.errors import SourceUnavailable
+from txloom.steps.runner import Job, parser, run
+from txloom.storage.spark.session import warm_workers
+
+def failing(step):
+    warm_workers(step.spark)
+    time.sleep(float(sys.argv[1]))
+    raise SourceUnavailable("no folder")
+
+sys.exit(run(Job("publish", failing, parser("publish", None)), sys.argv[2:]))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", ["0.5", "3"])
+def test_a_job_that_fails_while_spark_starts_its_workers_has_the_last_word(tmp_path: Path, seconds: str) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(DECLARED.format(folder=tmp_path))
+    flags = ["--pipeline", str(file), "--warehouse", str(tmp_path / "lake"), "--run-id", "r"]
+    command = [sys.executable, "-c", FAILING, seconds, *flags]
+    failed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert failed.returncode == 12
+    assert failed.stdout.splitlines()[-1] == "txloom publish failed (SourceUnavailable, exit code 12): no folder"
 
 
 def test_a_wrong_declaration_is_told_to_whoever_started_the_job_by_name(

@@ -122,8 +122,17 @@ def run(job: Job, arguments: Sequence[str] | None = None) -> int:
     if result.message is None:
         print(last_line(job.step, paths.pipeline if paths else "", run_id, result.counts), flush=True)
     else:
+        _silence_spark()
         print(result.message, file=sys.stderr, flush=True)
     return result.exit_code
+
+
+def _silence_spark() -> None:
+    """Keep the line that says why a job failed the last one, where the job started Spark."""
+    if "pyspark" in sys.modules:
+        from txloom.storage.spark.session import silence
+
+        silence()
 
 
 def _write_result(file: ResultFile, result: JobResult) -> None:

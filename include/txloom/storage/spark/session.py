@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Mapping
 
-from pyspark import inheritable_thread_target
+from pyspark import SparkContext, inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from txloom.config import jvm
@@ -104,6 +104,15 @@ def launch_settings(step: str | None) -> dict[str, str]:
         "spark.driver.extraJavaOptions": jvm.flags(step),
         "spark.driver.memory": os.environ.get("TXLOOM_DRIVER_MEMORY", "2g"),
     }
+
+
+def silence() -> None:
+    """Let Spark log nothing more, if there is a session: a job that fails while Python workers start has the last word.
+
+    Otherwise the JVM reports the workers that end with the job, behind the line that says why the job failed.
+    """
+    if (context := SparkContext._active_spark_context) is not None:
+        context.setLogLevel("OFF")
 
 
 def warm_workers(spark: SparkSession) -> None:
