@@ -10,7 +10,8 @@ from random import Random
 GOLDENGATE = "goldengate"
 DEBEZIUM = ("debezium/postgresql", "debezium/mysql", "debezium/oracle", "debezium/sqlserver")
 WAL2JSON = ("wal2json", "wal2json/1")
-ALONE = ("change_events", "change_sets")
+CHANGE_SETS = "change_sets"
+ALONE = ("change_events", CHANGE_SETS)
 EXTRACTS = "snapshots"
 SOURCES = (GOLDENGATE, *DEBEZIUM, *WAL2JSON, *ALONE, EXTRACTS)
 FILES = ("parts", "numbered", "growing", "rotated", "overtaken")

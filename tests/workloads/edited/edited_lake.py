@@ -280,7 +280,7 @@ class EditedLake:
         renamed = {} if last is None else last.renamed.get(name, {})
         # An extract has every column of the source, under its name of then, whatever is declared today.
         rows = [
-            {name_after(column, renamed.get(column, 0)): value for column, value in row.items()}
+            {name_after(column, renamed.get(column, 0)): seen.exported(column, value) for column, value in row.items()}
             for row in ({} if last is None else last.state[name]).values()
         ]
         self.loads += 1

@@ -1,16 +1,19 @@
 """Edits of a declaration: what of a source it watches and makes, changed at random."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations, permutations
 from pathlib import Path
 from random import Random
 
 from oracle.declarations import Child
-from workloads.dimensions import EXTRACTS
-from workloads.edited.views import Documents, View, Watched, declaration
+from workloads.dimensions import ALONE, CHANGE_SETS, DEBEZIUM, EXTRACTS, GOLDENGATE, WAL2JSON
+from workloads.edited.views import WIDER, Documents, View, Watched, declaration
 from workloads.sources.shapes import SERIAL, Shape, SourceText
+
+SPELLING = (GOLDENGATE, *WAL2JSON, *ALONE, EXTRACTS)
+"""The sources that print uuids and times otherwise than their types are read."""
 
 
 def first_view(made: Shape, chance: Random) -> View:
@@ -30,7 +33,8 @@ def _whole(made: Shape, name: str) -> Watched:
     table, renamed = made.tables[name], made.renamed.get(name, {})
     columns = {column: column for column in table.columns}
     followed = {column: times for column, times in renamed.items() if made.foretold or column in table.key}
-    return Watched(table, name, table.key, columns, (name, f"{name}_changes"), followed=followed)
+    spells = made.dimensions.source in SPELLING
+    return Watched(table, name, table.key, columns, (name, f"{name}_changes"), spells=spells, followed=followed)
 
 
 def _aggregates(made: Shape) -> Iterator[Documents]:
@@ -164,7 +168,7 @@ def _exchange_columns(view: View, made: Shape, chance: Random) -> View | None:
     name = chance.choice(sorted(view.watched))
     seen = view.watched[name]
     kinds = made.tables[name].columns
-    kind_of = {lake: (kinds[source], source in seen.widened) for lake, source in seen.columns.items()}
+    kind_of = {lake: (kinds[source], seen.table.columns[lake]) for lake, source in seen.columns.items()}
     pairs = [pair for pair in combinations(seen.columns, 2) if kind_of[pair[0]] == kind_of[pair[1]]]
     if not pairs:
         return None
@@ -276,13 +280,41 @@ def _change_key(view: View, made: Shape, chance: Random) -> View | None:
     return _with(view, name, replace(seen, key=chance.choice(keys))) if len(key) > 1 else None
 
 
+def _change_texts(view: View, made: Shape, chance: Random) -> View | None:
+    """Declare a column of uuid or time as string, or back; a key column only if no other table refers to it."""
+    spelled = {"uuid"} if made.dimensions.source in DEBEZIUM else {"uuid", "time"}
+    columns = list[tuple[str, str]]()
+    for name in sorted(view.watched):
+        is_alone = name not in made.hanging and not any(root == name for root, _ in made.hanging.values())
+        of_table = [*made.tables[name].columns] if is_alone else _free_columns(made, name)
+        columns += [(name, each) for each in of_table if _is_declared_as(view, made, name, each, spelled)]
+    if not columns:
+        return None
+    name, column = chance.choice(columns)
+    return _with(view, name, replace(view.watched[name], texts=view.watched[name].texts ^ {column}))
+
+
 def _widen_type(view: View, made: Shape, chance: Random) -> View | None:
-    """Declare a column of int as long; there is no way back, because a lake cannot narrow its values."""
-    name = chance.choice(sorted(view.watched))
-    seen = view.watched[name]
-    narrow = [column for column in _free_columns(made, name) if made.tables[name].columns[column] == "int"]
-    narrow = [column for column in narrow if column in seen.columns.values()]
-    return _with(view, name, replace(seen, widened=seen.widened | {chance.choice(narrow)})) if narrow else None
+    """Declare a column of int as long, or of float as double; there is no way back, because values cannot be narrowed.
+
+    In Parquet a float is no nearest value of a number with fewer digits.
+    """
+    narrow = {"int"} if made.dimensions.source in (EXTRACTS, CHANGE_SETS) else {*WIDER}
+    columns = [
+        (name, each)
+        for name in sorted(view.watched)
+        for each in _free_columns(made, name)
+        if _is_declared_as(view, made, name, each, narrow)
+    ]
+    if not columns:
+        return None
+    name, column = chance.choice(columns)
+    return _with(view, name, replace(view.watched[name], widened=view.watched[name].widened | {column}))
+
+
+def _is_declared_as(view: View, made: Shape, name: str, column: str, kinds: Collection[str]) -> bool:
+    """Return whether a column that the source has in one of some types is declared."""
+    return made.tables[name].columns[column] in kinds and column in view.watched[name].columns.values()
 
 
 def _toggle_taking_up(view: View, made: Shape, chance: Random) -> View | None:
@@ -328,6 +360,10 @@ EDITS = (
     _change_key,
     _change_key,
     _widen_type,
+    _widen_type,
+    _change_texts,
+    _change_texts,
+    _change_texts,
     _toggle_taking_up,
     _toggle_taking_up,
     _toggle_taking_up,

@@ -13,10 +13,13 @@ from oracle.capture import Image, Key
 from oracle.declarations import Aggregate, Child, Table
 from workloads.edited.retention import is_lost
 from workloads.sources.database import Sent, State, name_after
+from workloads.sources.kinds import printed
 from workloads.sources.shapes import Shape, SourceText
 from workloads.sources.truth import held, keyed
 
 Rows = dict[str, Any]
+WIDER = {"int": "long", "float": "double"}
+"""The types whose columns may be declared wider later."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,9 @@ class Watched:
     """A watched table: its source, under a name, with some of its columns under names of their own.
 
     key: the key by the source's names of columns. mirror: the names of its current table and its history; None: no
-    mirror. columns: by name in the lake, the source's. widened: the source's columns of int that are declared as long.
+    mirror. columns: by name in the lake, the source's. widened: the source's columns of int and float that are declared
+    as long and double. texts: the source's columns of uuid and time that are declared as string. spells: whether the
+    source prints these otherwise than they are read (`sources.kinds.printed`).
     takes_up: whether the lake takes up columns that are not declared. taken_up: the undeclared columns that the
     lake took up, each with its name in the source; the lake stores the values of these columns as text. followed: how
     many of the new names that the source gave a column the declaration has, by the column's first name.
@@ -36,6 +41,8 @@ class Watched:
     columns: Mapping[str, str]
     mirror: tuple[str, str] | None
     widened: frozenset[str] = frozenset()
+    texts: frozenset[str] = frozenset()
+    spells: bool = False
     takes_up: bool = False
     taken_up: Mapping[str, str] = field(default_factory=dict)
     followed: Mapping[str, int] = field(default_factory=dict)
@@ -48,7 +55,8 @@ class Watched:
         return Table(self.name, self.source.source, tuple(map(self.in_lake, self.key)), kinds)
 
     def _kind(self, column: str) -> str:
-        return "long" if column in self.widened else self.source.columns[column]
+        kind = self.source.columns[column]
+        return WIDER[kind] if column in self.widened else "string" if column in self.texts else kind
 
     def in_lake(self, column: str) -> str:
         """Return the name in the lake of a column of the source."""
@@ -60,7 +68,7 @@ class Watched:
         renamed: how often each column was renamed by then. One that has a name that the declaration lacks is null.
         """
         declared = {
-            name: row[source] if renamed.get(source, 0) <= self.followed.get(source, 0) else None
+            name: self._value(source, row[source]) if renamed.get(source, 0) <= self.followed.get(source, 0) else None
             for name, source in self.columns.items()
         }
         taken_up = {
@@ -68,6 +76,14 @@ class Watched:
             for name, source in self.taken_up.items()
         }
         return declared | taken_up
+
+    def _value(self, column: str, value: str | None) -> str | None:
+        is_printed = self.spells and column in self.texts and value is not None
+        return printed(self.source.columns[column], str(value)) if is_printed else value
+
+    def exported(self, column: str, value: str | None) -> str | None:
+        """Return a value as an export of the source has it."""
+        return printed(self.source.columns[column], value) if self.spells and value is not None else value
 
     def describe(self, column: str) -> str:
         """Return what a declaration says of a column in the lake."""
@@ -103,7 +119,10 @@ class Watched:
         """Return rows of the source as the view has them, under the key that it declares."""
         if not self.key:
             return {key: self.row(row, renamed) for key, row in rows.items()}
-        return {tuple(str(row[column]) for column in self.key): self.row(row, renamed) for row in rows.values()}
+        return {
+            tuple(str(self._value(column, row[column])) for column in self.key): self.row(row, renamed)
+            for row in rows.values()
+        }
 
 
 @dataclass(frozen=True)

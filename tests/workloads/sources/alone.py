@@ -15,6 +15,7 @@ from oracle.capture import Image
 from oracle.declarations import Table
 from workloads.sources.database import Change, Sent
 from workloads.sources.json_text import Bare, written
+from workloads.sources.kinds import printed
 from workloads.sources.shapes import Shape
 from workloads.sources.wal2json import BARE
 
@@ -132,7 +133,7 @@ def packed(kinds: Mapping[str, str], lines: Sequence[str], form: str, chance: Ra
 def json_value(kind: str, value: str | None) -> str | None:
     """Write a value: numbers and booleans stand bare, but what is none is text."""
     is_bare = value is not None and kind.split("(", maxsplit=1)[0] in BARE and value[-1] not in "Ny"
-    return Bare(value) if is_bare else value
+    return Bare(value) if is_bare else None if value is None else printed(kind, value)
 
 
 def moment(at: int) -> str:

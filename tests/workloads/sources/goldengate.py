@@ -11,6 +11,7 @@ from oracle.capture import Image, Message
 from oracle.declarations import Table
 from workloads.sources.database import Change, Sent
 from workloads.sources.json_text import Bare, written
+from workloads.sources.kinds import printed
 from workloads.sources.shapes import Shape
 
 METADATA = "metadata"
@@ -63,7 +64,7 @@ class GoldenGate:
     def _value(self, table: Table, column: str, value: str | None) -> str | None:
         kind = table.columns[column].split("(")[0]
         if value is None or not self._bare or kind not in NUMBERS:
-            return value
+            return None if value is None else printed(kind, value)
         if kind == "decimal" and self._chance.random() < 0.3:
             value = str(Decimal(value).normalize(EXACT))
         return Bare(value)

@@ -21,9 +21,10 @@ WIDE_KEYS = (
     "boolean",
 )
 """Every kind of type that may be a key."""
-NARROW = ("long", "int", "decimal(20,4)", "string", "boolean", "date", "timestamp", "double", "decimal(38,10)")
+NARROW = ("long", "int", "decimal(20,4)", "string", "uuid", "date", "timestamp", "double", "decimal(38,10)")
 WIDE = (
     *NARROW,
+    "boolean",
     "decimal(38,0)",
     "decimal(38,38)",
     "decimal(3,3)",
@@ -31,7 +32,6 @@ WIDE = (
     "timestamptz",
     "time",
     "binary",
-    "uuid",
     "json",
     "array<string>",
     "array<long>",
@@ -138,6 +138,20 @@ class Values:
         near = str(datetime(1969, 12, 1) + timedelta(microseconds=self._chance.randint(0, 10**16)))
         chosen = self._chance.choice((*FAR_TIMES, near, near) if self._wide else (near,))
         return chosen if kind == "timestamp" else f"{chosen}+00:00"
+
+
+def printed(kind: str, value: str) -> str:
+    """Return a value as a source prints it that spells uuids and times otherwise than their types are read.
+
+    >>> printed("uuid", "0000000a-0000-4000-8000-00000000000a"), printed("time", "12:34:56.5")
+    ('0000000A-0000-4000-8000-00000000000A', '12:34:56.500000')
+    """
+    if kind == "uuid":
+        return value.upper()
+    if kind == "time":
+        clock, _, part = value.partition(".")
+        return f"{clock}.{part:0<6}"
+    return value
 
 
 def key_values(kind: str, *, wide: bool) -> tuple[str, ...]:

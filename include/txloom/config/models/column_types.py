@@ -29,6 +29,9 @@ SPARK_TYPES = {
 KEYLESS = ("array", "json", "double", "float")
 """Kinds that cannot be part of a key: equal values may differ in how they are written, or are no single value."""
 
+SPELLED = ("uuid", "time")
+"""Kinds that Delta has as texts, each value in one spelling."""
+
 MOST_DIGITS = 38
 EXPECTED = f"a type: {', '.join(SPARK_TYPES)}, decimal(p,s) or array<type>"
 JSON_PATTERN = (
@@ -109,6 +112,26 @@ def parse(declared: Any) -> ColumnType:
     if text not in SPARK_TYPES:
         raise Unfit(EXPECTED, _nearest(text))
     return ColumnType(text)
+
+
+def reads_alike(before: ColumnType, now: ColumnType) -> bool:
+    """Return whether values that were read as one type become those that another type would have read.
+
+    A history gives its values another type by a cast, or reads its texts again; it does so only where Delta's types
+    differ. A uuid and a time have one spelling, unlike the texts they are read from. A float is not the nearest double
+    of the number that the source sent.
+
+    >>> reads_alike(parse("int"), parse("decimal(12,2)")), reads_alike(parse("string"), parse("long"))
+    (True, True)
+    >>> reads_alike(parse("string"), parse("uuid")), reads_alike(parse("array<float>"), parse("array<double>"))
+    (False, False)
+    """
+    if before == now:
+        return True
+    if now.element is not None:
+        return reads_alike(before.element or before, now.element)
+    is_text = {before.kind, now.kind} <= {"string", "json"}
+    return is_text or not ({before.kind, now.kind} & set(SPELLED) or before.kind == "float")
 
 
 def _decimal(precision: int, scale: int) -> ColumnType:

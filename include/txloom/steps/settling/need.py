@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from txloom.config import names
 from txloom.config.contents import Content
+from txloom.config.models.column_types import ColumnType, parse, reads_alike
 from txloom.steps.declarations.declare import by_source
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations import records as r
@@ -151,6 +152,7 @@ def _need_of_rows(
     field_before = named.get("field") if named.get("field") != content.get("field") else None
     # True if a run replaced the rows but died before it settled the member, and the edit was then reverted.
     is_replaced = differs(replace(state.newest, declaration=named), state.newest)
+    is_replaced |= _reads_texts_otherwise(content, before, adopted)
     if differs(state.settled, state.newest) or is_replaced or (state.differed and gap is not None):
         is_same = before["source"] == named["source"] == content["source"]
         need = Need(pair, until, border, everything=True, replaces=True, recomputes=True)
@@ -162,6 +164,13 @@ def _need_of_rows(
     is_back = any(source in state.sources for source in by_source(content).keys() - by_source(before).keys())
     is_other = bool(removed) or is_back or is_again or named != before or not need.is_nothing
     return replace(need, recomputes=is_other, everything=is_again)
+
+
+def _reads_texts_otherwise(content: Content, before: Content, adopted: Sequence[Adopted]) -> bool:
+    """Return whether a column is declared that the table took up as text, with a type that spells texts otherwise."""
+    texts = {each.source.casefold() for each in adopted} - by_source(before).keys()
+    declared = [kind for source, (_, kind) in by_source(content).items() if source in texts]
+    return any(not reads_alike(ColumnType("string"), parse(kind)) for kind in declared)
 
 
 def _release_without(paths: TablePaths, state: State) -> int | None:

@@ -276,9 +276,7 @@ def _columns(
     ]
     if retyped:
         described = [f"{each.name} from {describe_type(kind)} to {describe_type(each.type)}" for kind, each in retyped]
-        # A text is the only value that a type may not hold: `refused_edits` names the other types.
-        has_texts = any(pa.types.is_string(kind) for kind, _ in retyped) and removed is not None
-        yield f"is written anew: {', '.join(described)}" + (", or refused where a text does not fit" * has_texts)
+        yield f"is written anew: {', '.join(described)}"
     known = {*names, *renamed.values()}
     left = [name for name in names_there if name not in known and not name.startswith(SYSTEM)]
     if left and removed is None:

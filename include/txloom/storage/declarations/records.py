@@ -13,6 +13,7 @@ from typing import Any
 
 from txloom.config import names
 from txloom.config.contents import ALIASES, BYTES, TIMES, VALUES, Content, to_json
+from txloom.config.models.column_types import parse, reads_alike
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.events.debezium.units import Units, units_of
 from txloom.storage.delta import small_tables
@@ -46,7 +47,7 @@ ROWS_OF_BEFORE, TAKEN_UP and LOST: of DECLARED, why a merge has to make rows of 
 
 HELD, SHOWN = "held", "taken_up"
 """The entries of a stored declaration that hold `Record.held` and `Record.taken_up`."""
-NOT_STORED = ("number", "at", HELD, SHOWN, "read_before")
+NOT_STORED = ("number", "at", HELD, SHOWN, "read_before", "types_before")
 """The attributes of a record that are not columns of the table, or that the table gets when the record is entered."""
 Pair = tuple[str, str]
 """A history and one of its members."""
@@ -65,6 +66,8 @@ class Record:
         run_id: the run that entered it.
         read_before: by kind of values, how they were read by the newest settled record before it that has columns of
             this kind; without such a record, by the first open one. It is not stored; `states` sets it.
+        types_before: by column of the source, in lower case, the type by which the newest settled record before it that
+            has the column read it; without such a record, the first open one. It is not stored; `states` sets it.
     """
 
     table: str
@@ -82,6 +85,7 @@ class Record:
     taken_up: Sequence[str] | None = None
     run_id: str | None = field(default=None, compare=False)
     read_before: Mapping[str, Units | str] = field(default_factory=dict, compare=False)
+    types_before: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def pair(self) -> Pair:
@@ -178,10 +182,13 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
     of_source: dict[str, set[str]] = {}
     left: dict[tuple[str, str], _LeftOut] = {}
     readings: dict[tuple[str, str], dict[str, Units | str]] = {}
+    types: dict[tuple[str, str], dict[str, str]] = {}
     for each in records:
         source = each.declaration["source"]
         read_before = readings.setdefault((each.table, source), {})
-        record, before = replace(each, read_before={**read_before}), states_of.get(each.pair)
+        types_before = types.setdefault((each.table, source), {})
+        record = replace(each, read_before={**read_before}, types_before={**types_before})
+        before = states_of.get(each.pair)
         called.setdefault(source, set()).add(record.pair[1])
         declared = {name: column.casefold() for name, (_, column) in record.declaration["columns"].items()}
         aliases = record.declaration.get(ALIASES, {})
@@ -191,6 +198,8 @@ def states(records: Iterable[Record]) -> dict[Pair, State]:
         # Rows of a record without a reading, which an earlier version wrote, were read as the next record says.
         as_declared = _readings(record.declaration)
         read_before.update(as_declared if record.status in SETTLED else {**as_declared, **read_before})
+        as_typed = types_of(record.declaration)
+        types_before.update(as_typed if record.status in SETTLED else {**as_typed, **types_before})
         if record.status in SETTLED:
             of_settled.setdefault(source, set()).update(read)
             always.setdefault((record.table, source), {*read}).intersection_update(read)
@@ -231,6 +240,8 @@ def differs(one: Record, other: Record) -> bool:
     is_as_before = all(has.get(name) == needs.get(name) for name in ("source", "dropped_columns"))
     before, after = {**other.read_before, **one.read_before, **_readings(has)}, _readings(needs)
     is_as_before &= all(_reads_as(after[kind], before[kind]) for kind in before.keys() & after.keys())
+    were, are = {**other.types_before, **one.types_before, **types_of(has)}, types_of(needs)
+    is_as_before &= all(reads_alike(parse(were[name]), parse(are[name])) for name in were.keys() & are.keys())
     return not is_as_before or _key_sources(has) != _key_sources(needs)
 
 
@@ -256,6 +267,11 @@ def sources_of(content: Content, column: str) -> list[str]:
     if column not in content["columns"]:
         return []
     return [name.casefold() for name in (content["columns"][column][1], *content.get(ALIASES, {}).get(column, ()))]
+
+
+def types_of(content: Content) -> dict[str, str]:
+    """Return, by each name in the source of a declared column, in lower case, the column's type."""
+    return {source: kind for name, (kind, _) in content["columns"].items() for source in sources_of(content, name)}
 
 
 def find_state(states_of: Mapping[Pair, State], history: str, table: Table) -> State | None:

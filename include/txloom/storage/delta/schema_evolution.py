@@ -35,6 +35,10 @@ OTHER_PARTITIONS = (
 """What to do where a table is partitioned by other columns than the declared ones; folder: that of the table."""
 
 
+UNREADABLE = (ValueError, ArithmeticError, TypeError, RecursionError)
+"""Errors of reading a text that is no value of a type."""
+
+
 def ensure(
     path: str,
     schema: pa.Schema,
@@ -291,11 +295,18 @@ def _read(texts: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array[An
     declared = _declared_type(kind)
     if declared is None:
         raise ConfigurationError(f"{where} holds text, which cannot become {kind}")
-    read, values = reader(declared), []
+    read, values = text_reader(declared), []
     for text in texts.to_pylist():
         try:
-            is_json = declared.element is not None and text is not None and text.startswith("[")
-            values.append(None if text is None else read(json_elements(text) if is_json else text))
-        except (ValueError, ArithmeticError, TypeError, RecursionError) as error:
+            values.append(None if text is None else read(text))
+        except UNREADABLE as error:
             raise ConfigurationError(f"{where} holds {str(text)[:80]!r}, which cannot be read as {declared}") from error
     return pa.array(values, kind)
+
+
+def text_reader(declared: ColumnType) -> Callable[[str], Any]:
+    """Return the function that reads a text of a history as a declared type; it raises one of UNREADABLE."""
+    read = reader(declared)
+    if declared.element is None:
+        return read
+    return lambda text: read(json_elements(text) if text.startswith("[") else text)

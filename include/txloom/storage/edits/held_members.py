@@ -13,11 +13,16 @@ from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, State
 from txloom.storage.declarations.undeclared_columns import first_seen
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
-from txloom.storage.delta.read_session import exists
+from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.delta.schema_evolution import UNREADABLE, text_reader
 from txloom.storage.delta.sql import sql_name, text_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 
+TEXTS = ("string", "json")
+"""The declared types that take every text."""
+BEFORE = "_txloom_before"
+"""The column of a history with the values before a change."""
 CHANGED = ("U", "D")
 """The operations that change or delete an existing row."""
 
@@ -72,6 +77,39 @@ class HeldMember:
         return bool(
             small_tables.query(paths.table(self.history), f"select 1 as n from {changes} where {where} limit 1")
         )
+
+    def find_unreadable(self, paths: TablePaths, column: Column) -> tuple[str, int] | None:
+        """Return a text that the declared type of a column cannot read, and the csn of its change; None: there is none.
+
+        Only values that were read as text are looked at. Values before a change count too.
+        """
+        settled = self.state.settled if self.state is not None else None
+        read_as = {} if settled is None else r.types_of(settled.declaration)
+        if column.type.kind in TEXTS or read_as.get(column.source.casefold()) == str(column.type):
+            return None
+        read, names = text_reader(column.type), self._find_names(column)
+        values = [name for name in names if pa.types.is_string(self.types[name])]
+        if isinstance(before := self.types.get(BEFORE), pa.StructType):
+            fields = [field for field in before if field.name in names and pa.types.is_string(field.type)]
+            values += [f"{BEFORE}.{field.name}" for field in fields]
+        for name in values:
+            for text, csn in self._texts(paths, name):
+                try:
+                    read(text)
+                except UNREADABLE:
+                    return text, csn
+        return None
+
+    def _texts(self, paths: TablePaths, name: str) -> Iterator[tuple[str, int]]:
+        """Yield the texts of a column, and the csn of the change that has each.
+
+        name: of the column, or BEFORE, a point and the name.
+        """
+        changes, head = self._changes
+        value = head + ".".join(map(sql_name, name.split(".")))
+        sql = f"select {value} as value, _txloom_csn as csn from {changes} where {value} is not null"
+        for rows in arrow_tables.batches({"t": opened(paths.table(self.history))}, sql):
+            yield from zip(rows.column("value").to_pylist(), rows.column("csn").to_pylist(), strict=True)
 
     def find_changed_rows(self, paths: TablePaths) -> str | None:
         """Return what has updates or deletes of rows, with a verb: "HISTORY has" or "messages have"; None: neither."""

@@ -29,6 +29,8 @@ KEY, SOURCE = "key", "source"
 """The kinds of refused edits of a watched table's own keys."""
 PIPELINE = "pipeline"
 """The kind of refused edits of keys that belong to no table and no target."""
+SHOWN = 80
+"""The most characters of a value that a message shows."""
 OTHER_CSNS = (
     "The lake orders changes by csn, and csns from before and after this edit cannot be compared. Declare a pipeline "
     "of another name: it has its own tables."
@@ -127,6 +129,7 @@ def refused_edits(pipeline: Pipeline, paths: TablePaths, known: Sequence[Record]
         members = [*find_members(pipeline, paths, states, table)]
         others += _find_sources_in_other_case(pipeline, table, members)
         others += [*_find_columns_in_other_case(table, members), *_find_other_types(table, members)]
+        others += _find_unreadable_texts(paths, table, members)
         others += [*_find_empty_keys(pipeline, paths, table, members)]
         others += [
             *_find_lost_keys(pipeline, paths, table, members),
@@ -313,6 +316,18 @@ def _find_other_types(table: Table, members: Sequence[HeldMember]) -> Iterator[R
             expected = f"{before} as before, or a type that holds all its values"
             hint = _describe_move([history for history, _ in refused])
             yield RefusedEdit(TABLES, table.name, column.name, str(column.type), expected, hint)
+
+
+def _find_unreadable_texts(paths: TablePaths, table: Table, members: Sequence[HeldMember]) -> Iterator[RefusedEdit]:
+    """Yield columns with texts in a history that the declared type does not read."""
+    for column in table.columns:
+        for member in members:
+            if (unread := member.find_unreadable(paths, column)) is not None:
+                text, csn = unread
+                expected = f"a type that reads {text[:SHOWN]!r}, such as string"
+                hint = f"{member.history} has this text in csn {csn}. {_describe_move([member.history])}"
+                yield RefusedEdit(TABLES, table.name, column.name, str(column.type), expected, hint)
+                break
 
 
 def _find_empty_keys(
