@@ -51,6 +51,7 @@ TESTED_BY = {
     "storage/declarations/earlier_steps": "steps/settling/test_edits_between_steps",
     "storage/declarations/history_rewriting": "steps/settling/test_settle",
     "storage/declarations/incomplete": "steps/settling/test_settle",
+    "storage/declarations/lagging": "steps/settling/test_lost_histories",
     "storage/declarations/loaded": "steps/settling/test_settle",
     "storage/declarations/marks": "steps/settling/test_settle",
     "storage/declarations/records": "steps/settling/test_settle",

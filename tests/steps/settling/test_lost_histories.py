@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 from rich.console import Console, Group
 
 from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop, Row
@@ -12,6 +14,7 @@ from txloom import read
 from txloom.errors import BeforeHistory, ConfigurationError
 from txloom.page import pages
 from txloom.page.links import Links
+from txloom.steps.declarations.declare import declare
 from txloom.storage.declarations import records as r
 from txloom.storage.views.pipeline.histories import histories
 from txloom.terminal.commands import panels
@@ -46,6 +49,128 @@ def test_a_history_that_is_gone_is_made_again(shop: EditedShop, lost: list[str])
     assert shop.shown("lines") == shop.source("lines")
     assert shop.shown("doc_current") == shop.documents()
     assert {state.newest.status for state in shop.states_of().values()} == {r.COMPLETE}
+
+
+def replace_by_copy(shop: EditedShop, table: str, copy: Path) -> None:
+    lose(shop, table)
+    shutil.copytree(copy, shop.lake.paths.table(table))
+
+
+def restore(shop: EditedShop, table: str, version: int) -> None:
+    """Restore a history as a person does with Delta: its newest writes keep their numbers."""
+    DeltaTable(shop.lake.paths.table(table)).restore(version)
+
+
+def let_lag(shop: EditedShop, table: str, how: str) -> None:
+    """Write two more transactions, and take their rows out of a history."""
+    path, copy = Path(shop.lake.paths.table(table)), shop.folder / "copy"
+    shutil.copytree(path, copy)
+    version = DeltaTable(path).version()
+    shop.orders(4)
+    shop.commit(("D", "lines", 20))
+    shop.run()
+    if "copy" in how:
+        replace_by_copy(shop, table, copy)
+    else:
+        restore(shop, table, version)
+    if "later commits" in how:
+        for _ in range(3):
+            DeltaTable(path).alter.add_columns([Field(f"more_{DeltaTable(path).version()}", PrimitiveType("long"))])
+
+
+@pytest.mark.parametrize(
+    ("table", "how"),
+    [
+        ("lines_changes", "an older copy with later commits"),
+        ("lines_changes", "an earlier version with later commits"),
+        ("doc_stream", "an older copy"),
+        ("doc_stream", "an earlier version"),
+    ],
+)
+def test_a_history_that_lags_is_made_again(shop: EditedShop, table: str, how: str) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+    fill(shop)
+    let_lag(shop, table, how)
+    shop.commit(("U", "lines", {"id": 10, "o_id": 3, "q": 9}))
+    shop.run()
+    assert {state.newest.status for state in shop.states_of().values()} == {r.COMPLETE}
+    assert shop.shown("lines") == shop.source("lines")
+    assert shop.shown("doc_current") == shop.documents()
+    for csn in shop.states:
+        assert [(row["id"], row["q"]) for row in as_of(shop, csn)] == [
+            (row["id"], row["q"]) for row in shop.source("lines", csn)
+        ]
+    numbers = [record.number for record in r.read(shop.lake.paths)]
+    shop.orders(5)
+    shop.run()
+    assert [record.number for record in r.read(shop.lake.paths)] == numbers
+
+
+def test_a_history_that_lags_is_no_source_of_a_table_that_is_computed_again(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    fill(shop)
+    let_lag(shop, "lines_changes", "an older copy")
+    shop.declare(BOTH, [OF_ORDERS, "{table: lines, current: now, history: other}"])
+    shop.run()
+    assert shop.shown("now") == shop.source("lines")
+
+
+def test_a_history_that_lags_and_whose_messages_are_gone_leaves_the_cuts(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    fill(shop)
+    let_lag(shop, "lines_changes", "an earlier version")
+    shop.forget("lines")
+    shop.orders(5)
+    shop.run()
+    assert shop.shown("lines") is None and [row["table"] for row in incomplete(shop)] == ["lines"]
+    assert shop.shown("orders") == shop.source("orders")
+    shop.load("lines")
+    assert shop.shown("lines") == shop.source("lines") and not incomplete(shop)
+
+
+def test_a_history_that_was_restored_and_taken_back_is_whole(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    fill(shop)
+    version = DeltaTable(shop.lake.paths.table("lines_changes")).version()
+    restore(shop, "lines_changes", version - 1)
+    restore(shop, "lines_changes", version)
+    shop.forget()
+    shop.orders(4)
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines") and not incomplete(shop)
+
+
+def test_a_history_that_lags_is_emptied_once(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES])
+    fill(shop)
+    let_lag(shop, "lines_changes", "an earlier version")
+    shop.orders(5)
+    shop.lake.land()
+    known = [(declare(shop.lake.pipeline, shop.lake.paths, "twice"), r.read(shop.lake.paths)) for _ in range(2)]
+    assert known[0] == known[1] and not shop.lake.rows("lines_changes")
+    shop.run()
+    assert shop.shown("lines") == shop.source("lines")
+    assert {state.newest.status for state in shop.states_of().values()} == {r.COMPLETE}
+    assert len(shop.lake.rows("lines_changes")) == 8
+
+
+def test_a_child_that_was_left_out_when_its_history_was_lost_gets_all_its_rows(
+    shop: EditedShop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], [DOCUMENTS])
+    fill(shop)
+    shop.declare(BOTH, [OF_ORDERS, OF_LINES], ["{name: doc, root: orders, children: []}"])
+    shop.orders(4)
+    shop.run()
+    lose(shop, "doc_stream")
+    shop.orders(5)
+    shop.run()
+    shop.declare(BOTH, [OF_ORDERS], [DOCUMENTS])
+    shop.orders(6)
+    shop.run()
+    assert shop.shown("doc_current") == shop.documents()
+    # The rows of the other member were not removed.
+    assert "doc_stream lacks rows" not in caplog.text
 
 
 def test_a_table_whose_history_and_messages_are_gone_leaves_the_cuts(shop: EditedShop) -> None:

@@ -79,7 +79,9 @@ class Batch:
     def append_local(self, rows: pa.Table, table: str) -> bool:
         """Append a small Arrow table, once for this batch; return whether it did so now."""
         write_id = names.write_id(self.pipeline.name, table, self.epoch)
-        return arrow_tables.append_once(rows, self.paths.table(table), write_id, self.number)
+        version = arrow_tables.append_once(rows, self.paths.table(table), write_id, self.number)
+        self.declared.note_commit(table, self.release, version)
+        return version is not None
 
     def write_file(self, rows: pa.Table, table: str) -> data_files.DataFile:
         """Write rows as a data file of a table, which `append_files` commits."""
@@ -88,7 +90,9 @@ class Batch:
     def append_files(self, written: Sequence[data_files.DataFile], table: str) -> bool:
         """Commit data files that tasks wrote, once for this batch; return whether it did so now."""
         write_id = names.write_id(self.pipeline.name, table, self.epoch)
-        return data_files.append_files(written, self.paths.table(table), write_id, self.number)
+        version = data_files.append_files(written, self.paths.table(table), write_id, self.number)
+        self.declared.note_commit(table, self.release, version)
+        return version is not None
 
     def adopt(self, pipeline: Pipeline, new: Sequence[tuple[Undeclared, str]]) -> Pipeline:
         """Let tables take up undeclared columns; return the pipeline with them.

@@ -1,6 +1,7 @@
 """The transactions that wait after a batch, as rows of pending_transactions: whole columns, however many they are."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -40,8 +41,8 @@ def list_waiting(batch: Batch, waiting: pa.Table, known: pa.Table, clock: Row) -
 def _newest(batch: Batch) -> Declared:
     """Return the declaration that a batch works by, with the newest record that this or an earlier batch entered."""
     seen = buffer_state(batch.paths) if batch.declared.number > 1 else None
-    is_newer = seen is not None and seen.declared.number > batch.declared.number
-    return seen.declared if seen is not None and is_newer else batch.declared
+    number = batch.declared.number if seen is None else max(batch.declared.number, seen.declared.number)
+    return replace(batch.declared, number=number)
 
 
 def named(batch: Batch, unfinished: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.storage import system_tables
 from txloom.storage.buffer.newest_batch import BufferState, Declared, buffer_state
-from txloom.storage.declarations import earlier_steps
+from txloom.storage.declarations import earlier_steps, history_rewriting, lagging
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
@@ -31,8 +31,9 @@ def declare(pipeline: Pipeline, paths: TablePaths, run_id: str) -> Declared | No
     None: messages were landed by another declaration, because it was edited since. The buffer takes them after the next
     landing, which decodes undecided transactions again.
 
-    Nothing is read or written while the declaration stays as the newest batch had it, and no history is gone. A
-    repeated call records nothing.
+    Nothing is read or written while the declaration stays as the newest batch had it, and no history is gone or lags.
+    The rows of a history that lags are removed, so that it is rebuilt like one that is gone. A repeated call records
+    nothing.
 
     Args:
         pipeline: the declaration, without columns that tables took up.
@@ -44,16 +45,27 @@ def declare(pipeline: Pipeline, paths: TablePaths, run_id: str) -> Declared | No
     """
     seen, content = buffer_state(paths), digest_of(pipeline_content(pipeline))
     histories = {history for history, _ in r.declared_pairs(pipeline)}
-    if seen is not None and seen.declared.content == content and all(exists(paths.table(each)) for each in histories):
-        return seen.declared
+    lost = {each for each in histories if not lagging.is_whole(paths, each, seen)}
+    if seen is not None and seen.declared.content == content and not lost:
+        return replace(seen.declared, histories=lagging.look_at(paths, histories, seen))
     known = r.read(paths)
     if refused := refused_edits(pipeline, paths, known):
         raise ConfigurationError(messages_of(refused, pipeline.name))
     if not _is_landed(pipeline, paths):
         return None
     schema_evolution.ensure(paths.table(names.TRANSACTIONS), system_tables.TRANSACTIONS)
-    r.append(paths, new_records(pipeline, paths, known, seen), run_id)
-    return Declared(content, r.newest_number(r.read(paths)))
+    new = new_records(pipeline, paths, known, seen)
+    _empty_lagging(paths, lost & {record.table for record in new if record.reason == r.LOST})
+    r.append(paths, new, run_id)
+    return Declared(content, r.newest_number(r.read(paths)), lagging.look_at(paths, histories, seen, lost))
+
+
+def _empty_lagging(paths: TablePaths, lost: Collection[str]) -> None:
+    """Remove the rows of histories that lag: some may be rows of an earlier declaration, or under earlier names."""
+    for history in sorted(each for each in lost if exists(paths.table(each))):
+        LOG.warning(f"{history} lacks rows that were written into it, as an older copy or version does: it is rebuilt")
+        path = paths.table(history)
+        history_rewriting.replace(path, arrow_tables.plain_schema(small_tables.schema_of(path)), ())
 
 
 def _is_landed(pipeline: Pipeline, paths: TablePaths) -> bool:
@@ -89,7 +101,7 @@ def declare_redecoded(declared: Declared, pipeline: Pipeline, paths: TablePaths,
         if since.get(pair[1], 0) > after and pair in states and not states[pair].is_open
     ]
     r.append(paths, new, run_id)
-    return Declared(declared.content, r.newest_number(r.read(paths)))
+    return replace(declared, number=r.newest_number(r.read(paths)))
 
 
 def declare_rows_of_before(pipeline: Pipeline, paths: TablePaths, run_id: str, tables: Collection[str]) -> int:
@@ -130,12 +142,16 @@ def new_records(
         seen: the state of the buffer; None before its first batch.
     """
     declared, states, new = r.declared_pairs(pipeline), r.states(known), list[Record]()
+    histories = {history for history, _ in declared}
     for pair in sorted(declared):
         new += _of_pair(pipeline, paths, pair, states.get(pair), seen, is_known=bool(states))
     for pair, state in sorted(states.items()):
         if pair not in declared and state.newest.status != r.LEFT_OUT:
             release = _last_release(paths, pair[0], seen)
             new.append(replace(state.newest, status=r.LEFT_OUT, release=release, missing=None))
+        elif pair not in declared and pair[0] in histories and seen is not None and state.newest.reason != r.LOST:
+            # Its rows go with those of the members that are declared.
+            new += [replace(state.newest, reason=r.LOST)] if _is_lost(paths, state, seen) else []
     return new
 
 
@@ -155,7 +171,7 @@ def _of_pair(
     """Yield the records of a history's member that its declaration needs; is_known: others have records already."""
     content, (history, member) = content_of(pipeline, pair), pair
     if state is not None and state.newest.status != r.LEFT_OUT and state.newest.declaration == content:
-        if seen is not None and _is_lost(paths, state):
+        if seen is not None and _is_lost(paths, state, seen):
             yield Record(history, member, r.DECLARED, content, seen.release, reason=r.LOST)
         return
     if seen is None:
@@ -167,7 +183,7 @@ def _of_pair(
         yield Record(history, member, r.COMPLETE, written, release, reason=r.FROM_EARLIER)
         if written == content:
             return
-    is_lost = state is not None and _is_lost(paths, state)
+    is_lost = state is not None and (_is_lost(paths, state, seen) or state.was_lost)
     is_upgraded = state is not None and r.lacks_values_alone(state.newest.declaration, content)
     if state is not None and is_upgraded and state.is_lacking and not is_lost:
         # No message is read again for a table that needs a snapshot.
@@ -176,10 +192,15 @@ def _of_pair(
     yield Record(history, member, r.DECLARED, content, release, reason=r.LOST if is_lost else None)
 
 
-def _is_lost(paths: TablePaths, state: State) -> bool:
-    """Return whether a history is gone that had rows as declared, and no record says so yet."""
-    is_noted = state.is_open and state.newest.reason == r.LOST
-    return state.settled is not None and not is_noted and not exists(paths.table(state.newest.table))
+def _is_lost(paths: TablePaths, state: State, seen: BufferState) -> bool:
+    """Return whether a history is gone or lags that had rows of the member, and no record says so yet.
+
+    A record of before the newest batch does not count: that batch opened the history again.
+    """
+    newest = state.newest
+    is_noted = state.is_open and newest.reason == r.LOST and newest.release >= seen.release
+    has_rows = state.settled is not None or newest.release < seen.release
+    return has_rows and not is_noted and not lagging.is_whole(paths, newest.table, seen)
 
 
 def _last_release(paths: TablePaths, history: str, seen: BufferState | None) -> int:

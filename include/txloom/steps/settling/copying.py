@@ -14,12 +14,13 @@ from txloom.steps.backfill.table_comparison import Comparison
 from txloom.steps.declarations.declare import by_source
 from txloom.steps.settling.need import Need, earlier, has_released
 from txloom.steps.step import Step
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations import records as r
+from txloom.storage.declarations.lagging import is_whole
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.declarations.undeclared_columns import first_seen
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.read_session import exists
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_reader, schemas, shadow_tables
 from txloom.storage.targets.row_tables import RowTable
@@ -64,9 +65,9 @@ def source_of(paths: TablePaths, states: dict[Pair, State], need: Need) -> Pair 
     for pair, state in sorted(states.items()):
         if pair == need.pair or state.settled is None:
             continue
-        is_whole = state.settled.status == r.COMPLETE and not state.settled.since_csn
-        covers = is_whole and state.follows >= need.until and not _is_cleaned(paths, pair[0])
-        if not covers or not exists(paths.table(pair[0])) or _lacks(paths, state, need):
+        is_complete = state.settled.status == r.COMPLETE and not state.settled.since_csn
+        covers = is_complete and state.follows >= need.until and not _is_cleaned(paths, pair[0])
+        if not covers or not is_whole(paths, pair[0], buffer_state(paths)) or _lacks(paths, state, need):
             continue
         if _has_columns(paths, state, states[need.pair]):
             return pair

@@ -132,6 +132,11 @@ class State:
         return self.newest.status in OPEN_STATUSES
 
     @property
+    def was_lost(self) -> bool:
+        """Return whether its rows were lost while the declaration left it out, or before a merge settled it."""
+        return self.newest.status == LEFT_OUT and self.newest.reason == LOST
+
+    @property
     def is_lacking(self) -> bool:
         """Return whether changes are missing that only a snapshot brings."""
         return self.newest.status == INCOMPLETE

@@ -122,7 +122,7 @@ def plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
+def append_once(table: pa.Table, path: str, write_id: str, number: int) -> int | None:
     """Append rows to a Delta table, in its schema, unless a commit has this number or a higher one for the write id.
 
     Args:
@@ -132,7 +132,7 @@ def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
         number: Delta's txnVersion.
 
     Returns:
-        whether the rows were written now; a repeated call returns False and changes nothing.
+        the version that the rows made; a repeated call returns None and changes nothing.
 
     Raises:
         LeaseTaken: another run holds the lease.

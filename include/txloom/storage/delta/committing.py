@@ -50,16 +50,17 @@ def commit_properties(
     return CommitProperties(custom_metadata=entries or None, app_transactions=transactions or None, **retries)
 
 
-def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool:
+def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> int | None:
     """Commit to a table; with `once` at most one time for its number.
 
     Args:
         path: the Delta table's path.
         once: a write id and a number; nothing is written where the table has that number, or a higher one.
-        commit: writes the commit. After a conflict it is called again with the table opened anew.
+        commit: writes the commit, after which the table is at the version of the commit. After a conflict it is called
+            again with the table opened anew.
 
     Returns:
-        whether it was committed now; a repeated call with `once` returns False.
+        the version that the commit made; None if nothing was committed, as by a repeated call with `once`.
 
     Raises:
         LeaseTaken: another run holds the lease.
@@ -67,12 +68,12 @@ def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool
         WriteConflict: every attempt met another commit.
     """
 
-    def attempt() -> bool:
+    def attempt() -> int | None:
         table = FENCE.opened(path)
         if once is not None and written(table, once[0]) >= once[1]:
-            return False
+            return None
         commit(table, commit_properties(once=[] if once is None else [once]))
-        return True
+        return int(table.version())
 
     return repeated(attempt, ATTEMPTS, lambda met: f"{path}: others write all the time: {met}; run the step again")
 

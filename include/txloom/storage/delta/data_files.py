@@ -186,7 +186,7 @@ def added(parts: Iterable[DataFile]) -> list[AddAction]:
     return [AddAction(part.path, part.size, dict(part.partition), now, True, part.stats) for part in parts]
 
 
-def append_files(parts: Iterable[DataFile], path: str, write_id: str, number: int) -> bool:
+def append_files(parts: Iterable[DataFile], path: str, write_id: str, number: int) -> int | None:
     """Add written files to a Delta table in one commit, unless it has this number or a higher one for the write id.
 
     Args:
@@ -196,7 +196,7 @@ def append_files(parts: Iterable[DataFile], path: str, write_id: str, number: in
         number: Delta's txnVersion.
 
     Returns:
-        whether they were added now; a repeated call returns False and changes nothing.
+        the version that the files made; a repeated call returns None and changes nothing.
 
     Raises:
         LeaseTaken: another run holds the lease.
@@ -206,5 +206,6 @@ def append_files(parts: Iterable[DataFile], path: str, write_id: str, number: in
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
+        table.update_incremental()
 
     return commit_once(path, (write_id, number), write)

@@ -49,7 +49,7 @@ def append(
         numbered = _numbered(given, table.version() + 1)
         write_deltalake(table, numbered, mode="append", schema_mode=merge, commit_properties=properties)
 
-    return commit_once(path, once, write)
+    return commit_once(path, once, write) is not None
 
 
 def _numbered(rows: pa.Table, number: int) -> pa.Table:

@@ -167,6 +167,5 @@ def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool
             yield pa.RecordBatch.from_pylist([{"path": part.path, "size": part.size, "stats": part.stats}])
 
     made = frame.mapInArrow(write, "path string, size bigint, stats string").collect()
-    return bool(made) and data_files.append_files(
-        [data_files.DataFile(path, *row) for row in made], path, write_id, number
-    )
+    files = [data_files.DataFile(path, *row) for row in made]
+    return bool(files) and data_files.append_files(files, path, write_id, number) is not None
