@@ -91,6 +91,26 @@ def test_a_dead_transaction_is_made_whole_though_its_metadata_came_in_a_former_t
     assert is_right(shop) and not dead(shop)
 
 
+def test_metadata_that_came_while_no_topic_of_it_was_declared_is_read_once_its_topic_is_declared_again(
+    tmp_path: Path,
+) -> None:
+    shop = EditedShop(tmp_path)
+    declare_all(shop)
+    shop.orders(1)
+    shop.run()
+    shop.declare(ALL, MIRRORS, [DOCUMENTS], rule="progress")
+    shop.orders(2)
+    late = shop.commit(*NEW_ORDER, late=["lines"])
+    shop.run()
+    assert [row["cause"] for row in dead(shop)] == ["no table"] * 2
+    declare_all(shop)
+    shop.orders(3)
+    shop.run()
+    assert not dead(shop) and shop.cut["valid_through"] == 120
+    deliver(shop, late)
+    assert is_right(shop) and not dead(shop) and shop.cut["valid_through"] == shop.csn
+
+
 class TokenShop(EditedShop):
     """A shop whose rows name the process and the host of their producer."""
 

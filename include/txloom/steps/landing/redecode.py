@@ -8,10 +8,11 @@ histories take them up (`txloom.steps.settling.settle`).
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +37,8 @@ LOG = logging.getLogger(__name__)
 def redecode_undecided(step: Step, last: int, plan: Sequence[Mapping[str, Any]]) -> int:
     """Land the messages of undecided transactions again if an edit decodes them differently since the last landing.
 
-    The edit changed the watched tables, or the names of topics or fields.
+    The edit changed the watched tables, or the names of topics or fields. If it names the topic of the metadata again,
+    after a time in which the declaration named none, metadata that was refused meanwhile is decoded too.
 
     Such a landing is written for each change, also where nothing waits: it is the border between messages that were
     decoded by one declaration and by the next. A repeated call lands nothing more.
@@ -84,18 +86,45 @@ def finish_redecoding(step: Step, landing: LandingPlan) -> None:
         landing: the landing.
     """
     pipeline, paths, seen = step.pipeline, step.paths, buffer_state(step.paths)
-    messages = _messages(pipeline, seen, undecided.Undecided(paths))
+    waiting = undecided.Undecided(paths)
+    messages = _messages(pipeline, seen, waiting)
     new = partial(SourceDecoder, pipeline, again=True)
     decode = partial(landing_tables.decode_again, new, number=landing.number, paths=paths)
     decoded: Iterable[pa.Table] = map(decode, messages)
     if formats.is_ordered(pipeline):
         decoded = _with_open_transactions(step, landing.number, list(decoded))
+    else:
+        decoded = chain(decoded, _refused_metadata(pipeline, waiting, decode))
     count = landing_tables.land_redecoded(decoded, landing, paths)
     close(step, replace(landing, redecodes=True))
     LOG.info(
         f"the watched tables changed: {count} messages of undecided transactions are decoded again "
         f"(landing {landing.number})"
     )
+
+
+def _refused_metadata(
+    pipeline: Pipeline, waiting: undecided.Undecided, decode: Callable[[pa.Table], pa.Table]
+) -> Iterator[pa.Table]:
+    """Yield the metadata that was landed while the declaration did not name its topic, and that is still needed.
+
+    Its messages were refused, because a row names its table. The metadata of finished transactions is left out.
+
+    Args:
+        pipeline: the declaration.
+        waiting: the undecided transactions.
+        decode: decodes messages again, by the declaration.
+    """
+    topics = {each.transaction_topic for each in (pipeline.source, *pipeline.source.former)} - {None}
+    if pipeline.source.transaction_topic is None:
+        return
+    refused = waiting.refused([each for each in topics if each is not None])
+    if not refused.num_rows:
+        return
+    events = decode(refused)
+    metadata = events.filter(pc.equal(events.column("kind"), pa.scalar("metadata")))
+    if metadata.num_rows and (new := waiting.without_metadata(metadata)).num_rows:
+        yield new
 
 
 def _with_open_transactions(step: Step, landing: int, decoded: list[pa.Table]) -> list[pa.Table]:

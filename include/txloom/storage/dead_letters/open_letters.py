@@ -44,7 +44,10 @@ REPLACED = (
 )
 """A redrive lands only the newest of a transaction's metadata."""
 READ_AGAIN = SUPERSEDED.replace(" and c.landing > d.landing", " and d.kind = 'poison' and c.landing > d.landing")
-"""A line that could not be read while its file was incomplete, and was read again since."""
+"""A message that could not be read, and was read again since: a line of a file that was incomplete, or metadata whose
+topic the declaration did not name."""
+REDECODED = f"{names.SYSTEM_PREFIX}redecoded"
+"""The topic of landings that decode messages again (`landing_plan.REDECODED`)."""
 DISMISSED = 'select 1 from x where x.landing = d.landing and x."row" = d."row"'
 
 FEW = 1_000
@@ -187,8 +190,18 @@ def complete_now(paths: TablePaths) -> list[str]:
 
 def redrives(paths: TablePaths) -> list[int]:
     """Return the landings that landed dead letters once more."""
-    rows = small_tables.query(paths.landed_files, f"select landing from t where topic = '{REDRIVE}'")
-    return [row["landing"] for row in rows]
+    return _landed_again(paths)[0]
+
+
+def _landed_again(paths: TablePaths) -> tuple[list[int], list[int]]:
+    """Return the landings of redrives, and those that decoded messages again after an edit of the declaration."""
+    # The plan of the first landing has a row with the topic REDECODED too.
+    where = f"topic = '{REDRIVE}' or (topic = '{REDECODED}' and landing > 1)"
+    rows = small_tables.query(paths.landed_files, f"select landing, topic from t where {where}")
+    of_topic: dict[str, list[int]] = {REDRIVE: [], REDECODED: []}
+    for row in rows:
+        of_topic[row["topic"]].append(row["landing"])
+    return of_topic[REDRIVE], of_topic[REDECODED]
 
 
 def open_dead_letters(paths: TablePaths, columns: str, more: str = "", version: int | None = None) -> pa.Table:
@@ -235,10 +248,11 @@ def _open(
         tables["t"] = opened(transactions)
         landing = "t.landing" if "landing" in small_tables.schema_of(transactions).names else "null"
         conditions.append(RELEASED.format(released, SINCE.format(landing)))
-    if again := [landing for landing in redrives(paths) if landing > after]:
+    redriven, redecoded = _landed_again(paths)
+    if again := [landing for landing in redriven if landing > after]:
         tables["c"] = opened(paths.change_events)
         conditions += [SUPERSEDED.format(int_list(again)), REPLACED.format(int_list(again))]
-    if again := [landing for landing in file_positions.read_again(paths) if landing > after]:
+    if again := [landing for landing in (*file_positions.read_again(paths), *redecoded) if landing > after]:
         tables["c"] = opened(paths.change_events)
         conditions.append(READ_AGAIN.format(int_list(again)))
     dead_letters = f"(select * from {dead} where {' and '.join(conditions)}) as l"

@@ -1,6 +1,6 @@
 """The messages of transactions that no buffer decided yet, read from change_events."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from txloom.arrow_types import AnyArray
 from txloom.config import names
 from txloom.config.identity import AT_POSITION
 from txloom.events.envelope import OF_AHEAD
@@ -86,6 +87,25 @@ class Undecided:
     def deliveries(self, transactions: Sequence[str]) -> pa.Table:
         """Return the messages of one delivery of each transaction, of a source whose messages depend on their order."""
         return deliveries.of_transactions(self.paths, transactions)
+
+    def refused(self, topics: Collection[str]) -> pa.Table:
+        """Return the messages of some topics that landings refused, in the order in which they were landed."""
+        chosen = f"kind = 'poison' and value is not null and topic in ({text_list(sorted(topics))})"
+        sql = f"select {MESSAGE}, landing from t where {chosen} {IN_ORDER}"
+        return arrow_tables.select(self.paths.change_events, sql)
+
+    def without_metadata(self, events: pa.Table) -> pa.Table:
+        """Return those of some events whose transactions are neither finished nor have metadata yet."""
+        ids = events.column("transaction_id").combine_chunks()
+        known = list[AnyArray]()
+        for path, where in (
+            (self.paths.table(names.TRANSACTIONS), "transaction_id is not null"),
+            (self.paths.change_events, "kind = 'metadata'"),
+        ):
+            rows = arrow_tables.matching(path, f"select transaction_id from t where {where}", "transaction_id", ids)
+            known += rows.column("transaction_id").chunks if rows.num_rows else []
+        value_set = pa.concat_arrays([pa.array([], pa.string()), *known])
+        return events.filter(pc.invert(pc.is_in(events.column("transaction_id"), value_set)))
 
     def removed(self, sources: Sequence[str]) -> list[dict[str, Any]]:
         """Return the unwatched rows of some source tables whose messages were removed before they were decided.
