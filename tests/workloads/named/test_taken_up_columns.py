@@ -77,7 +77,7 @@ def test_a_type_that_a_taken_up_column_does_not_fit_can_be_taken_back(tmp_path: 
         lake.pipeline = load(tmp_path / "workload.yaml")
         sent = messages(insert(made, csn, PLAIN, csn))
         if "v: long" in yaml:
-            with pytest.raises(ConfigurationError, match="expected a type that reads .a., such as string"):
+            with pytest.raises(ConfigurationError, match=r"expected a type that reads .a., such as string"):
                 cycle(lake, producer, sent)
         else:
             cycle(lake, producer, sent)
