@@ -24,8 +24,12 @@ SNAPSHOTS = ("none", "whole", "anew", "changed")
 changed meanwhile."""
 TELL_SNAPSHOTS = ("debezium/postgresql", "debezium/mysql")
 """Connectors whose rows tell a snapshot that begins the stream anew from one of some rows."""
-OPERATIONS = ("backfill", "load", "rebuild", "optimize", "vacuum", "redrive", "dismiss", "clean", "die", "remember")
-"""What happens between two runs; cleaning leaves of history what is shown alone; the buffer dies in its next run."""
+OPERATIONS = (
+    *("backfill", "load", "rebuild", "optimize", "vacuum", "redrive", "dismiss", "clean", "die", "remember"),
+    "forget",
+)
+"""What happens between two runs; cleaning leaves of history what is shown alone; the buffer dies in its next run; old
+messages are forgotten."""
 REMEMBERED = (1, 3, 50_000)
 OFF: dict[str, str] = {}
 """By dimension, dimension=value, or two of them joined by ` with `: why it is not drawn, or not together."""
@@ -43,7 +47,8 @@ class Dimensions:
     messages that are none lie between. remembered: finished transactions that a bucket of the buffer knows.
     operations: see OPERATIONS. in_order: metadata keeps commit order.
     wraps: transaction ids begin anew, once everything before has come. impatient: what is not whole with its landing is
-    given up, and released once the rest has come.
+    given up, and released once the rest has come. forged: rows come after their transaction was released, and dead
+    letters take them.
     below: a table hangs below a child of the aggregate, as in an aggregate of its own. serials: some keys have a column
     that identifies a row by itself. switches: extracts change from full to partial, and back. renames: the topic of
     metadata, or the fields of change sets, get other names. These four are drawn where a declaration is edited
@@ -69,6 +74,7 @@ class Dimensions:
     in_order: bool = True
     wraps: bool = False
     impatient: bool = False
+    forged: bool = False
     below: bool = False
     serials: bool = False
     switches: bool = False
@@ -118,6 +124,10 @@ def drawn(chance: Random, source: str | None = None) -> Dimensions:
     )
     if family in (GOLDENGATE, "debezium"):
         made = replace(made, impatient=chance.random() < 0.2)
+    if source == GOLDENGATE:
+        made = replace(made, forged=chance.random() < 0.4)
+    if made.forged and chance.random() < 0.7:
+        made = replace(made, operations=made.operations | {"forget", "backfill"})
     if made.impatient:
         made = replace(made, operations=made.operations - {"clean"})
     if source in TELL_SNAPSHOTS:
@@ -137,13 +147,14 @@ def edited(seed: int, source: str) -> Dimensions:
     """Draw the dimensions of a workload whose declaration is edited."""
     chance = Random(f"{seed} edited")
     made = drawn(chance, source)
-    operations = {each for each in (*OPERATIONS, "forget") if chance.random() < 0.25}
+    operations = {each for each in OPERATIONS if chance.random() < 0.25}
     operations -= {"clean", "dismiss"} if made.impatient else {"dismiss"}
     below, serials = chance.random() < 0.4, chance.random() < 0.4
     switches = source == EXTRACTS and chance.random() < 0.5
     is_renamed = made.family in (GOLDENGATE, "debezium", "change_sets") and not made.cut
     renames = is_renamed and chance.random() < 0.4
     operations = frozenset(operations)
+    made = replace(made, forged=False)
     return replace(made, operations=operations, below=below, serials=serials, switches=switches, renames=renames)
 
 

@@ -14,6 +14,7 @@ from txloom.steps.dead_letters.redrive import effect, redrive
 from txloom.steps.maintenance.clean_history import clean_history
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.dead_letters import open_letters
+from workloads.edited.retention import forget
 from workloads.play import Play
 from workloads.small_lake import AT_ONCE, SmallLake
 
@@ -122,11 +123,16 @@ def _clean(lake: SmallLake, made: Play) -> None:
         clean_history(step_of(pipeline, lake.warehouse, f"run-{lake.runs}", lake.session))
 
 
+def _forget(lake: SmallLake, made: Play) -> None:
+    forget(lake, made.chance)
+
+
 OPERATE = {
     "backfill": _backfill,
     "clean": _clean,
     "die": _die,
     "dismiss": _dismiss,
+    "forget": _forget,
     "load": _load,
     "optimize": _optimize,
     "rebuild": _rebuild,

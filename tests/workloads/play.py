@@ -1,7 +1,7 @@
 """A workload drawn from a seed: what its source commits, and the landings in which its messages come."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -45,6 +45,8 @@ class Play:
     landings: list[list[Message]]
     repeated: int = 0
     """Rows of a snapshot that a connector gave up and began anew."""
+    forged: set[str] = field(default_factory=set)
+    """Messages of rows that came after their transaction was released."""
 
 
 def play(

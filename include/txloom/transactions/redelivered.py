@@ -66,7 +66,10 @@ def number_deliveries(events: pa.Table, kept: Flags, removed: Flags) -> npt.NDAr
     keys = [*KEYS] if not rows.column("digest").null_count else [*KEYS[:-1]]
     of_each = rows.group_by(keys, use_threads=False).aggregate([("place", "list")]).column("place_list")
     lists = of_each.combine_chunks()
-    numbers[pc.list_flatten(lists).to_numpy()] = pc.list_parent_indices(lists).to_numpy()
+    places, groups = pc.list_flatten(lists).to_numpy(), pc.list_parent_indices(lists).to_numpy()
+    # Rows of one identity may have other contents.
+    is_both = np.isin(groups, groups[kept[places]]) & np.isin(groups, groups[~kept[places]])
+    numbers[places[is_both]] = groups[is_both]
     return numbers
 
 

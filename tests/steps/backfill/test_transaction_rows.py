@@ -29,7 +29,7 @@ from txloom.storage.system_tables import CHANGE_EVENTS, TRANSACTIONS
 from txloom.transactions import redelivered
 from txloom.transactions.events import NOWHERE
 from txloom.transactions.hashes import hashed
-from txloom.transactions.redelivered import KEYS, first_of_each
+from txloom.transactions.redelivered import KEYS, first_of_each, number_deliveries
 
 DECLARED = """
 name: shop
@@ -235,3 +235,30 @@ def test_of_equal_events_the_first_one_counts_and_one_without_a_digest_equals_an
         digests = {row["digest"]: None for row in same}
         expected += undigested[:1] or [next(row for row in same if row["digest"] == digest) for digest in digests]
     assert sorted(map(repr, first)) == sorted(map(repr, expected))
+
+
+@settings(deadline=None, max_examples=examples(300))
+@given(EVENTS, st.integers(1, 20), st.randoms(use_true_random=False))
+def test_deliveries_are_numbered_where_one_lost_its_message_and_an_equal_one_still_has_it(
+    events: list[tuple[int, str, int, bytes | None]], lot: int, chance: Random
+) -> None:
+    kept = np.array([chance.random() < 0.5 for _ in events], np.bool_)
+    removed = np.array([not is_kept and chance.random() < 0.9 for is_kept in kept], np.bool_)
+    rows = [dict(zip(KEYS, (tx, "t", *rest), strict=True)) for tx, *rest in events]
+    with pytest.MonkeyPatch.context() as limits:
+        limits.setattr(redelivered, "LOT", lot)
+        schema = pa.schema({name: CHANGE_EVENTS.field(name).type for name in KEYS})
+        numbers = number_deliveries(pa.Table.from_pylist(rows, schema), kept, removed).tolist()
+    # Rows from before digests tell contents apart by their hash alone.
+    is_digested = all(digest is not None for *_, digest in events)
+    contents = [event if is_digested else event[:-1] for event in events]
+    is_numbered = [
+        (is_kept or is_removed)
+        and any(kept[i] for i, each in enumerate(contents) if each == content)
+        and any(removed[i] for i, each in enumerate(contents) if each == content)
+        for content, is_kept, is_removed in zip(contents, kept, removed, strict=True)
+    ]
+    if is_digested:
+        assert [number >= 0 for number in numbers] == is_numbered
+    pairs = [(number, content) for number, content in zip(numbers, contents, strict=True) if number >= 0]
+    assert len({*pairs}) == len({number for number, _ in pairs}), "one number, one content"

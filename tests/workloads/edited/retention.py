@@ -40,10 +40,17 @@ def forget(lake: SmallLake, chance: Random) -> str:
         return "expire"
     upto = chance.randint(1, seen.landing)
     chosen = f"kind = 'row' and value is not null and landing <= {upto}"
+    chosen += "".join(f' and not (landing = {a} and "row" = {b})' for a, b in _late(lake))
     if undecided:
         chosen += f" and coalesce(transaction_id, '') not in ({text_list(undecided)})"
     DeltaTable(lake.paths.change_events).update(predicate=chosen, updates={"value": "null", "headers": "null"})
     return "forget"
+
+
+def _late(lake: SmallLake) -> list[tuple[int, int]]:
+    """Return landing and row of what dead letters of released transactions took."""
+    letters = open_letters.open_dead_letters(lake.paths, 'landing, "row"')
+    return list(zip(*(letters.column(name).to_pylist() for name in ("landing", "row")), strict=True))
 
 
 def _undecided(lake: SmallLake, landing: int) -> list[str]:
@@ -53,8 +60,9 @@ def _undecided(lake: SmallLake, landing: int) -> list[str]:
     """
     waiting = {row["transaction_id"] for row in lake.rows(names.PENDING_TRANSACTIONS)}
     dead = {row["transaction_id"] for row in open_letters.given_up(lake.paths)}
-    letters = open_letters.open_dead_letters(lake.paths, "transaction_id").to_pylist()
-    dead |= {row["transaction_id"] for row in letters}
+    letters = open_letters.open_dead_letters(lake.paths, "transaction_id, csn").to_pylist()
+    released = {(row["transaction_id"], row["csn"]) for row in lake.rows(names.TRANSACTIONS)}
+    dead |= {row["transaction_id"] for row in letters if (row["transaction_id"], row["csn"]) not in released}
     sql = f"select distinct transaction_id from t where landing > {landing}"
     new = {row["transaction_id"] for row in arrow_tables.select(lake.paths.change_events, sql).to_pylist()}
     ended = "select transaction_id from t where kind = 'metadata' and transaction_id is not null"

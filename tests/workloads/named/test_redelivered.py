@@ -160,3 +160,18 @@ def test_metadata_that_counted_by_an_earlier_declaration_is_closed_with_its_tran
     OPERATE["redrive"](lake, made)
     assert ids_of(lake, "t") == [1]
     assert not open_letters.open_dead_letters(lake.paths, "kind").num_rows
+
+
+@pytest.mark.parametrize("content", [{"after": {"ID": 1, "V": "forged"}}, {"pos": "9" * 18}], ids=["values", "place"])
+def test_a_backfill_does_not_take_a_row_that_came_late_for_one_whose_message_is_gone(
+    tmp_path: Path, content: dict[str, object]
+) -> None:
+    lake, made, producer = lake_of(tmp_path, "goldengate", PLAIN)
+    sent = insert(made, 1000, PLAIN, 1)
+    cycle(lake, producer, messages(sent))
+    topic, text = sent.rows[0]
+    cycle(lake, producer, [(topic, json.dumps(json.loads(text) | content))])
+    assert open_letters.open_dead_letters(lake.paths, "kind").num_rows == 1
+    lake.forget("kind = 'row' and landing = 1")
+    counts = compared(lake)
+    assert (counts["gone"], counts["rebuilt"], counts["changes"]) == (1, 0, 0)

@@ -227,8 +227,12 @@ class JudgedWhole:
     @cached_property
     def pos(self) -> Positions:
         """The position under which each event was released."""
-        number = number_deliveries(self.events, self._is_kept, self._is_in_time & ~self._is_kept)
-        return released_positions(self.events, number, self._is_in_time)
+        return released_positions(self.events, self._delivery, self._is_in_time)
+
+    @cached_property
+    def _delivery(self) -> npt.NDArray[np.int64]:
+        """The numbers of the deliveries of rows that lost their message, and came again."""
+        return number_deliveries(self.events, self._is_kept, self._is_in_time & ~self._is_kept)
 
     @cached_property
     def _is_row(self) -> Flags:
@@ -256,8 +260,11 @@ class JudgedWhole:
         lacking = ~self._counted(self._first_in_time)
         if not lacking.any():
             return self._first_in_time
-        # A clock that was put back makes a landing look earlier than the one before it.
-        again = first_of_each(self.events, self._is_kept & lacking[self._at])
+        # A clock that was put back makes a landing look earlier than the one before it. Where the rows in time are all
+        # there, with or without their messages, a row that came later was not released: it may contradict one of them.
+        is_known = self._counted(first_of_each(self.events, self._is_in_time))[self._at]
+        may_be = ~is_known | self._is_in_time | (self._delivery >= 0)
+        again = first_of_each(self.events, self._is_kept & lacking[self._at] & may_be)
         flags: Flags = np.where(lacking[self._at], again, self._first_in_time)
         return flags
 
