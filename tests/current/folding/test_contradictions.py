@@ -16,8 +16,9 @@ ROWS = """
 """
 
 
-def evidence(changes: str) -> list[tuple[str, str | None, int]]:
-    effects = fold(rows_of(ROWS, COLUMNS), changes_of(changes, COLUMNS), key=["id"], columns=COLUMNS, evidence=True)
+def evidence(changes: str, cleaned: int = 0) -> list[tuple[str, str | None, int]]:
+    rows, read = rows_of(ROWS, COLUMNS), changes_of(changes, COLUMNS)
+    effects = fold(rows, read, key=["id"], columns=COLUMNS, evidence=True, cleaned=cleaned)
     evidence = [json.loads(text) for text in effects.column("_txloom_evidence").drop_null().to_pylist()]
     return sorted((each["what"], each["column"], each["csn"]) for each in evidence)
 
@@ -76,3 +77,28 @@ def test_of_many_contradictions_the_first_of_each_kind_and_column_is_told() -> N
 def test_a_value_told_before_a_column_went_is_held_against_its_row_all_the_same() -> None:
     changes = "op at id name note before absent\nU 2.1 1 Ada new id=1,note=other -\nI 3.1 3 Cid - - note"
     assert evidence(changes) == [(DIFFERS, "note", 2)]
+
+
+CLEANED = """
+op at  id name note before
+U  2.1 8  Eve  text id=8
+U  3.1 8  Fay  text id=8,name=Other
+I  2.2 1  Ada  text -
+U  4.1 8  Gus  text id=8,name=Eve
+U  4.2 7  Eve  text id=7
+"""
+
+
+@pytest.mark.parametrize(
+    ("cleaned", "expected"),
+    [
+        (0, [(UNKNOWN, None, 2), (EXISTS, None, 2)]),
+        (2, [(UNKNOWN, None, 4), (DIFFERS, "name", 3)]),
+        (3, [(UNKNOWN, None, 4), (DIFFERS, "name", 4)]),
+        (4, []),
+    ],
+)
+def test_changes_are_compared_only_above_the_csn_of_the_cleaning(
+    cleaned: int, expected: list[tuple[str, str | None, int]]
+) -> None:
+    assert evidence(CLEANED, cleaned) == expected

@@ -4,6 +4,9 @@ A difference, a contradiction, means that the source changed rows without sendin
 RENAME, ALTER TYPE), or that a change never came. Of each touched key only the first contradiction in commit order
 counts, and of those the first of each kind and column is reported. Keys that change are not compared, because inside a
 transaction two rows may have one key.
+
+Changes of a cleaned history are compared only above the csn of the cleaning: below it, the change before may be gone.
+Those changes were compared when they were first merged.
 """
 
 import json
@@ -28,12 +31,18 @@ WHOLE_ROW = {NOT_KNOWN: UNKNOWN, THERE: EXISTS}
 
 
 def contradictions(
-    effects: Effects, numbers: CompactChanges, images: Images, chained: Flags, known: Known, xids: AnyColumn
+    effects: Effects,
+    numbers: CompactChanges,
+    images: Images,
+    chained: Flags,
+    known: Known,
+    xids: AnyColumn,
+    cleaned: int = 0,
 ) -> pa.StringArray:
     """Return one JSON text per effect, null without a contradiction.
 
     Its members are what, column, key, csn and xid, and for a value that differs also told (the value in the image
-    before) and held (the value in the row).
+    before) and held (the value in the row). cleaned: the csn up to which changes may lack the ones before them.
     """
     event = _first_deliveries(numbers, chained)
     owner = numbers.key[event]
@@ -42,9 +51,10 @@ def contradictions(
     before[~follows] = NOWHERE
     alive = (before != NOWHERE) & (numbers.op[before] != DELETE) & ~_cut(numbers, before, event)
     op = numbers.op[event]
-    changes = (op == UPDATE) | (op == DELETE)
+    is_compared = numbers.csn[event] > cleaned
+    changes = ((op == UPDATE) | (op == DELETE)) & is_compared
     both = changes & alive
-    inserts = (op == INSERT) & ~numbers.taken[event]
+    inserts = (op == INSERT) & ~numbers.taken[event] & is_compared
     by_kind = [(NOT_KNOWN, np.flatnonzero(changes & ~alive)), (THERE, np.flatnonzero(inserts & alive))]
     for column in range(len(images.plain)):
         different = _differing(numbers, images, known, column, event[both], before[both])

@@ -20,7 +20,13 @@ from txloom.current.folding.value_sources import Images
 
 
 def fold(
-    rows: pa.Table, changes: pa.Table, *, key: Sequence[str], columns: Sequence[str], evidence: bool = False
+    rows: pa.Table,
+    changes: pa.Table,
+    *,
+    key: Sequence[str],
+    columns: Sequence[str],
+    evidence: bool = False,
+    cleaned: int = 0,
 ) -> pa.Table:
     """Return one row per touched key, in no order: the declared columns as the changes leave them.
 
@@ -30,7 +36,7 @@ def fold(
     Added to the schema of rows: `_txloom_deleted` (only the key is filled then), and `_txloom_missing`, the columns of
     which no event has a value, because an update without them created the row (null when there are none). With evidence
     also `_txloom_evidence`: where a change's image before contradicts the row
-    (`txloom.current.folding.contradictions`).
+    (`txloom.current.folding.contradictions`), above the csn up to which history was cleaned.
 
     >>> ids, place = {"id": [1, 2]}, {"_txloom_csn": [1, 1], "_txloom_pos": [1, 2], "_txloom_xid": ["a", "a"]}
     >>> new = {"_txloom_csn": [2, 2], "_txloom_pos": [1, 2], "_txloom_xid": ["b", "b"], "_txloom_op": ["U", "D"]}
@@ -59,7 +65,7 @@ def fold(
     xids = pa.chunked_array([*rows.column("_txloom_xid").chunks, *changes.column("_txloom_xid").chunks], pa.string())
     columns_of = table(effects, numbers, images, xids)
     if evidence:
-        columns_of["_txloom_evidence"] = contradictions(effects, numbers, images, chained, known, xids)
+        columns_of["_txloom_evidence"] = contradictions(effects, numbers, images, chained, known, xids, cleaned)
     added = [name for name in columns_of if name not in columns]
     return pa.Table.from_pydict({name: columns_of[name] for name in [*columns, *added]})
 

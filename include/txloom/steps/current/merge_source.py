@@ -35,6 +35,7 @@ class Source:
         is_late: whether keys are folded anew from their history, because a change is late.
         only: where it is late, the keys of the new changes and those that changes of keys connect with them; None: all.
         parents: columns of it that hold the key of a document to which its rows belong, for each aggregate that has it.
+        cleaned: the csn up to which its history was cleaned, so that changes may lack the ones before them; 0: never.
     """
 
     paths: TablePaths
@@ -44,6 +45,7 @@ class Source:
     is_late: bool = False
     only: ChangedKeys | None = None
     parents: Sequence[Sequence[str]] = ()
+    cleaned: int = 0
 
     def parts(self, *, keys_alone: bool = False) -> Iterator[pa.Table]:
         """Read the changes part by part; keys_alone: other columns than those of the key may be null."""
@@ -75,7 +77,7 @@ class Source:
         """Return the net effects of changes on rows, with the columns of the table, `_txloom_deleted` and evidence."""
         key, columns = self.row_table.key, self.row_table.table.column_names
         if not self.is_late:
-            effects = fold(rows, changes, key=key, columns=columns, evidence=True)
+            effects = fold(rows, changes, key=key, columns=columns, evidence=True, cleaned=self.cleaned)
         else:
             effects = recompute(rows, changes, self.reached, key=key, columns=columns)
             effects = effects.append_column("_txloom_evidence", pa.nulls(effects.num_rows, pa.string()))

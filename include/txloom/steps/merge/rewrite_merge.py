@@ -80,7 +80,12 @@ def prepare(
     if not count:
         return TableMerge(row_table)
     source = Source(
-        paths, row_table, reached, where, parents=[tuple(key) for key in dict.fromkeys(map(tuple, parents))]
+        paths,
+        row_table,
+        reached,
+        where,
+        parents=[tuple(key) for key in dict.fromkeys(map(tuple, parents))],
+        cleaned=history_reader.cleaned(paths, row_table),
     )
     rewrite = Rewrite.of(path, row_table.key)
     with ExitStack() as stack:
@@ -118,7 +123,8 @@ def prepare_anew(
     where = history_reader.upto(target)
     count, *_ = history_reader.count(paths, row_table, where, "false")
     rewrite = Rewrite.of(paths.table(row_table.current), row_table.key, shape)
-    columns, contradictions = fold_first(session, Source(paths, row_table, Watermark(), where), rewrite)
+    source = Source(paths, row_table, Watermark(), where, cleaned=history_reader.cleaned(paths, row_table))
+    columns, contradictions = fold_first(session, source, rewrite)
     return TableMerge(row_table, rewrite, count, columns, contradictions, is_anew=True)
 
 

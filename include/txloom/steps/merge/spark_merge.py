@@ -124,14 +124,15 @@ def prepare(
         effects = _recomputed(row_table, history, rows, touched, reached)
     else:
         columns = spark_fold.columns_of(changes, gone)
-        effects = _applied(row_table, changes, rows, columns.clearing, truncated=about["truncated"])
+        cleaned = history_reader.cleaned(paths, row_table)
+        effects = _applied(row_table, changes, rows, columns.clearing, cleaned, truncated=about["truncated"])
     return Change(row_table.table, rows, spark_tables.materialised(effects)), about["changes"], columns
 
 
 def _applied(
-    row_table: RowTable, changes: DataFrame, rows: DataFrame, clearing: Sequence[str], *, truncated: bool
+    row_table: RowTable, changes: DataFrame, rows: DataFrame, clearing: Sequence[str], cleaned: int, *, truncated: bool
 ) -> DataFrame:
-    """Fold new changes into the rows that they touch.
+    """Fold new changes into the rows that they touch; cleaned: the csn up to which their history was cleaned.
 
     Touched are the rows with a key of a change; by a truncate all rows; by dropped columns (clearing) those with a
     value.
@@ -140,7 +141,7 @@ def _applied(
     if clearing:
         changes = spark_fold.with_nullings(changes)
     if truncated:
-        return spark_fold.folded(rows, changes, row_table, chains)
+        return spark_fold.folded(rows, changes, row_table, chains, cleaned)
     touched = F.lit(False)
     for name in clearing:
         touched |= F.col(spark_name(name)).isNotNull()
@@ -148,7 +149,7 @@ def _applied(
         named = _touched(changes, row_table).withColumn("_txloom_named", F.lit(True))
         rows = rows.join(F.broadcast(named), list(row_table.key), "left")
         touched |= F.col("_txloom_named").isNotNull()
-    return spark_fold.folded(rows.where(touched).drop("_txloom_named"), changes, row_table, chains)
+    return spark_fold.folded(rows.where(touched).drop("_txloom_named"), changes, row_table, chains, cleaned)
 
 
 def _chains(changes: DataFrame, row_table: RowTable) -> dict[int, int]:

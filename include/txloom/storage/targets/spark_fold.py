@@ -71,7 +71,9 @@ def key_before(key: Sequence[str]) -> list[Column]:
     return [F.coalesce(F.col("_txloom_before")[name], F.col(spark_name(name))).alias(name) for name in key]
 
 
-def folded(rows: DataFrame, changes: DataFrame, row_table: RowTable, chains: Mapping[int, int]) -> DataFrame:
+def folded(
+    rows: DataFrame, changes: DataFrame, row_table: RowTable, chains: Mapping[int, int], cleaned: int
+) -> DataFrame:
     """Fold changes into rows with `txloom.current.folding.fold`.
 
     Args:
@@ -80,6 +82,7 @@ def folded(rows: DataFrame, changes: DataFrame, row_table: RowTable, chains: Map
         row_table: the table.
         chains: {hash of a key: representative of its chain}, for keys that key changes connect; the keys of a chain are
             folded in one group.
+        cleaned: the csn up to which the history was cleaned; 0: never.
 
     Returns:
         the net effect of each touched key: columns of the current table, then those of VERDICT.
@@ -87,7 +90,7 @@ def folded(rows: DataFrame, changes: DataFrame, row_table: RowTable, chains: Map
 
     def effects_of(rows_of_group: pa.Table, changes_of_group: pa.Table) -> pa.Table:
         key, columns = row_table.key, row_table.table.column_names
-        return fold(rows_of_group, changes_of_group, key=key, columns=columns, evidence=True)
+        return fold(rows_of_group, changes_of_group, key=key, columns=columns, evidence=True, cleaned=cleaned)
 
     return _in_groups(effects_of, (rows, changes), row_table, chains)
 
