@@ -12,6 +12,7 @@ from txloom.steps.backfill.scope import REBUILT, Scope
 from txloom.steps.declarations.declare import new_records
 from txloom.steps.settling import copying, remake
 from txloom.steps.settling.computed import compare
+from txloom.steps.settling.copy_sources import Copy, find_copies
 from txloom.steps.settling.need import Need
 from txloom.steps.settling.remake import Missing
 from txloom.steps.settling.settle import completed_by_rows, needs_of, redriven_since, settled_by, taken_up_since
@@ -95,9 +96,13 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     entered += _numbered(redriven_since(full, paths, r.states(entered)), entered)
     states = r.states(entered)
     needs = needs_of(paths, full, states, r.unsettled(states, declared), following)
-    made = _copied(full, paths, states, needs.values())
+    made = {need.pair: Made(renamed=need.renamed) for need in needs.values() if not need.rereads}
+    rereading = [need for pair, need in needs.items() if pair not in made]
+    made |= _copied(full, paths, find_copies(full, paths, states, rereading))
     if left := [need for pair, need in needs.items() if pair not in made]:
         made |= _from_messages(remake.scope_of(full, paths, "plan", left, seen.release, following), left)
+        missing_in = {need.pair: made[need.pair].missing for need in left}
+        made |= _copied(full, paths, remake.copies_instead(full, paths, states, left, missing_in))
     for pair, missing in remake.undeclared(full, paths, seen, needs).items():
         made[pair] = replace(made[pair], missing=made[pair].missing | missing)
     now = datetime.now(UTC)
@@ -158,18 +163,13 @@ def _list_removed(
     return removed
 
 
-def _copied(
-    pipeline: Pipeline, paths: TablePaths, states: dict[Pair, State], needs: Iterable[Need]
-) -> dict[Pair, Made]:
-    """Return what is made of each member of a history that needs no message."""
+def _copied(pipeline: Pipeline, paths: TablePaths, copies: Iterable[Copy]) -> dict[Pair, Made]:
+    """Return what is made of each member of a history whose rows another history has."""
     made = dict[Pair, Made]()
-    for need in needs:
-        if not need.rereads:
-            made[need.pair] = Made(renamed=need.renamed)
-        elif (source := copying.source_of(paths, states, need)) is not None:
-            rows = sum(part.num_rows for part in copying.copied_rows(pipeline, paths, states[source], need))
-            missing = Missing(from_history=True)
-            made[need.pair] = Made(rows, source[0], renamed=need.renamed, missing=missing)
+    for copy in copies:
+        rows = sum(part.num_rows for part in copying.copied_rows(pipeline, paths, copy))
+        missing = Missing(from_history=True)
+        made |= {need.pair: Made(rows, copy.source, renamed=need.renamed, missing=missing) for need in copy.needs}
     return made
 
 

@@ -17,12 +17,13 @@ from txloom.steps.backfill.rebuild import rebuild_histories
 from txloom.steps.backfill.scope import HIGHEST, SHORT, Scope, Target, only
 from txloom.steps.backfill.table_comparison import STAY, Comparison
 from txloom.steps.settling import copying
+from txloom.steps.settling.copy_sources import Copy, find_copies
 from txloom.steps.settling.need import Need
 from txloom.steps.settling.replacing import replace_rows, take_out_keyless, take_out_moved
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.declarations import history_rewriting
-from txloom.storage.declarations.records import WAITING, Pair, Record
+from txloom.storage.declarations.records import WAITING, Pair, Record, State
 from txloom.storage.declarations.records import states as states_of
 from txloom.storage.declarations.redeclared import declared_over
 from txloom.storage.declarations.source_samples import find_rejected, read_rejected
@@ -104,10 +105,8 @@ def remake(
         release: the newest release.
         now: the time at which `patience` is checked.
     """
-    made: dict[Pair, Missing] = {}
-    for need in needs:
-        if copying.copy_rows(step, pipeline, known, need):
-            made[need.pair] = Missing(from_history=True)
+    states = states_of(known)
+    made = _copy(step, pipeline, find_copies(pipeline, step.paths, states, needs))
     left = [need for need in needs if need.pair not in made]
     if not left:
         return made
@@ -117,13 +116,16 @@ def remake(
     rebuild_histories(step.session, scope)
     outcomes = _outcomes(scope)
     rejected = rejected_in(scope, outcomes)
-    states, by_history = states_of(known), dict[str, list[Need]]()
+    by_history, targets = dict[str, list[Need]](), {target.name: target for target in scope.histories}
     for need in left:
         by_history.setdefault(need.pair[0], []).append(need)
+    lacked = {need.pair: missing_of(scope, need, targets[need.pair[0]], outcomes, rejected) for need in left}
+    copies = copies_instead(pipeline, step.paths, states, left, lacked)
+    made |= lacked
+    copied = {copy.history for copy in copies}
     for target in scope.histories:
-        if of_history := by_history.get(target.name):
-            missing = {need.pair: missing_of(scope, need, target, outcomes, rejected) for need in of_history}
-            made |= missing
+        if target.name not in copied and (of_history := by_history.get(target.name)):
+            missing = {need.pair: lacked[need.pair] for need in of_history}
             if not (replaced := [need for need in of_history if need.replaces]):
                 is_compared = _write(step, scope, target)
                 if is_compared and (fields := _find_fields(pipeline, target.name)):
@@ -136,6 +138,36 @@ def remake(
                 replace_rows(scope, target, states, replaced)
     shadow_tables.drop(step.paths, [names.TRANSACTIONS, *(target.name for target in scope.histories)])
     shadow_tables.note_edit(step.paths, step.run_id, "dropped", tables)
+    return made | _copy(step, pipeline, copies)
+
+
+def copies_instead(
+    pipeline: Pipeline,
+    paths: TablePaths,
+    states: Mapping[Pair, State],
+    needs: Sequence[Need],
+    missing: Mapping[Pair, Missing],
+) -> list[Copy]:
+    """Return the copies that bring histories the rows of cleaned histories, because messages are missing.
+
+    Args:
+        pipeline: the declaration with columns that tables took up.
+        paths: the tables of the pipeline.
+        states: of each history's member.
+        needs: what is needed, of each history's member.
+        missing: what cannot be made of messages, by history and member.
+    """
+    histories = {pair[0] for pair, each in missing.items() if each.transactions}
+    lacking = [need for need in needs if need.pair[0] in histories]
+    return find_copies(pipeline, paths, states, lacking, are_cleaned=True)
+
+
+def _copy(step: Step, pipeline: Pipeline, copies: Iterable[Copy]) -> dict[Pair, Missing]:
+    """Copy rows out of other histories, and return by history and member that nothing is missing."""
+    made = dict[Pair, Missing]()
+    for copy in copies:
+        copying.copy_rows(step, pipeline, copy)
+        made |= {need.pair: Missing(from_history=True) for need in copy.needs}
     return made
 
 

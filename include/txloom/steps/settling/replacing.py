@@ -152,7 +152,7 @@ class _Keyless:
         lists = rows.column(self.field).combine_chunks()
         flags = is_kept.to_numpy(zero_copy_only=False)
         changes = arrow_tables.with_items(lists, pc.list_flatten(lists).filter(is_kept), flags).cast(lists.type)
-        return _with_changes(rows.set_column(rows.column_names.index(self.field), self.field, changes))
+        return with_changes(rows.set_column(rows.column_names.index(self.field), self.field, changes))
 
     def _find_kept(self, rows: pa.Table) -> AnyArray:
         """Return which changes of the member stay, in the order of the rows."""
@@ -194,10 +194,10 @@ def _without_changes(rows: pa.Table, fields: Sequence[str], is_kept: AnyArray) -
         changes = rows.column(field).combine_chunks()
         changes = pc.if_else(is_kept, changes, pa.scalar([], changes.type))
         rows = rows.set_column(rows.column_names.index(field), rows.schema.field(field), changes)
-    return _with_changes(rows)
+    return with_changes(rows)
 
 
-def _with_changes(rows: pa.Table) -> pa.Table:
+def with_changes(rows: pa.Table) -> pa.Table:
     """Return those rows of an aggregate's history that have a change."""
     lists = [rows.column(each.name) for each in rows.schema if pa.types.is_list(each.type)]
     sizes = [pc.fill_null(pc.list_value_length(each), 0) for each in lists]

@@ -13,12 +13,13 @@ from txloom.arrow_types import AnyArray
 from txloom.config.contents import Content
 from txloom.storage.declarations.records import State
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.committing import commit_properties, written
+from txloom.storage.delta.committing import commit_no_row, commit_once, commit_properties, written
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.paths import TablePaths
 from txloom.storage.rewriting.rewrite import Rewrite
+from txloom.storage.targets import history_reader
 
 NAMED_COLUMNS = ("unchanged", "before_known", "absent")
 """Columns of a history that list names of columns, without txloom's prefix."""
@@ -118,6 +119,14 @@ def fill_empty(path: str, key: Sequence[str], parts: Iterable[pa.Table]) -> bool
     if rewrite.added:
         rewrite.commit(None)
     return True
+
+
+def mark_cleaned(path: str, csn: int) -> None:
+    """Record in a history that it lacks superseded rows up to a csn, in a commit that changes no row.
+
+    Readers of earlier states are refused from then on. A history that was cleaned up to a higher csn stays as it is.
+    """
+    commit_once(path, (history_reader.CLEANED, csn), commit_no_row)
 
 
 def rows_of(path: str) -> Iterator[pa.Table]:
