@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from docs import test_settings_of_the_source as settings
 from steps.landing import test_former_names as former
 from steps.snapshots import test_columns_declared_later as extracts
 from storage.edits import test_other_csns as other_csns
@@ -15,6 +16,11 @@ PLAYED: dict[str, Callable[..., None]] = {
     "`source.format`": other_csns.test_it_is_refused_by_landing_plan_and_check,
     "`snapshots.extracts`": extracts.test_a_partial_date_stays_partial_once_extracts_are_declared_full,
     "`max_message_bytes`": former.test_a_lower_limit_of_bytes_holds_for_new_messages_alone,
+    "`files.path`": settings.test_files_of_a_moved_folder_are_not_landed_again,
+    "`files.layout`": settings.test_later_files_are_read_in_their_layout,
+    "`unknown_tables`": settings.test_rows_of_unknown_tables_stay_what_they_became,
+    "`completeness.patience`": settings.test_a_transaction_that_waits_is_judged_by_another_patience,
+    "`completeness.max_rows`": settings.test_a_limit_of_rows_holds_when_a_transaction_that_waits_gets_rows,
     "`run_token`": former.test_a_waiting_transaction_has_one_producer_run_after_the_token_got_another_name,
 }
 """By words of a row, one of its tests."""

@@ -26,8 +26,7 @@ def run_through(lake: SmallLake, made: Play, producer: Producer | Extractor) -> 
     """Run a workload through a lake, landing by landing, and look at what is shown after each."""
     lake.at_once = Random(made.seed).choice(AT_ONCE)
     for number, messages in enumerate(made.landings, 1):
-        messages = [*messages, *forged(lake, made)]
-        producer.deliver(messages, last=number == len(made.landings))
+        producer.deliver([*messages, *forged(lake, made)], last=number == len(made.landings))
         if number < len(made.landings) and made.chance.random() < 0.25:
             lake.land()
             continue

@@ -10,7 +10,7 @@ from rich.text import Text
 from txloom.config import names
 from txloom.config.models.durations import show_duration
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.settling.planned_tables import AS_IT_IS, NEW, NOT_DECLARED, planned_tables
+from txloom.steps.settling.planned_tables import AS_IT_IS, LANDED, NEW, NOT_DECLARED, planned_tables
 from txloom.terminal.status import grid
 from txloom.terminal.texts import shown
 
@@ -77,7 +77,7 @@ def _dags(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
 
 def _no_key(table: Mapping[str, Any]) -> str:
     """Return what is shown of a table for which no key is declared."""
-    return "" if table["what"] == NOT_DECLARED else "none"
+    return "" if table["what"] in (LANDED, NOT_DECLARED) else "none"
 
 
 def _drawn(pipeline: Pipeline, values: dict[str, Any]) -> Iterator[RenderableType]:

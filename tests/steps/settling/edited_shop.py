@@ -70,10 +70,12 @@ class EditedShop:
         aggregates: Sequence[str] = (),
         sources: Mapping[str, str] | None = None,
         keys: Mapping[str, str] | None = None,
+        details: Mapping[str, str] | None = None,
         **options: str,
     ) -> None:
         """Write the declaration: columns by table, `name: type` or `name: {type, source}`; targets as YAML.
 
+        details: further keys of a table as YAML, by table, such as `version: q`.
         options: `incomplete` is the setting of the targets. `evolve` names the table that takes up undeclared columns,
         and `keeps` names the table that keeps dropped columns.
         `unknown_tables` is the setting of the source, and `debezium` has the entries of its key `debezium`. `rule:
@@ -93,10 +95,20 @@ class EditedShop:
             listed = ", ".join(f"{column}: {kind}" for column, kind in columns.items())
             kept = ", undeclared_columns: evolve" if name == evolves else ""
             kept += ", dropped_columns: keep" if name == keeps else ""
+            kept += f", {details[name]}" if details and name in details else ""
             text += f"  - {{name: {name}, source: {source}, key: {key}{kept}, columns: {{{listed}}}}}\n"
         text += f"targets:\n  incomplete: {options.pop('incomplete', 'publish_without')}\n"
         text += f"  mirrors: [{', '.join(mirrors)}]\n  aggregates: [{', '.join(aggregates)}]\n"
         text += "".join(f"{name}: {value}\n" for name, value in options.items())
+        self._write(text)
+
+    def edit(self, before: str, after: str) -> None:
+        """Replace a text of the declaration."""
+        text = (self.folder / "shop.yaml").read_text()
+        assert before in text
+        self._write(text.replace(before, after))
+
+    def _write(self, text: str) -> None:
         file = self.folder / "shop.yaml"
         file.write_text(text)
         if hasattr(self, "lake"):

@@ -1,9 +1,11 @@
 """What `txloom plan` says of an edit is what the next cycle does."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from steps.settling.edited_shop import DOCUMENTS, LINES, ORDERS, EditedShop
 from steps.settling.test_settle import BOTH, OF_LINES, OF_ORDERS, fill
@@ -21,6 +23,7 @@ MIRRORS = [OF_ORDERS, OF_LINES]
 NOTED = {"orders": {**ORDERS, "note": "string"}, "lines": LINES}
 RENAMED = {"orders": {"id": "long", "amount": "{type: long, source: total}"}, "lines": LINES}
 NO_CHILD = "{name: doc, root: orders, children: []}"
+NARROW = {"orders": {"id": "long", "total": "int"}, "lines": {**LINES, "q": "int"}}
 KEYED = {"orders": {"id": "long"}, "lines": LINES}
 
 
@@ -29,6 +32,14 @@ def shop_of(folder: Path, mirrors: list[str], aggregates: list[str], tables: dic
     shop.declare(tables, mirrors, aggregates)
     fill(shop)
     return shop
+
+
+def _add_again(shop: EditedShop) -> None:
+    """Remove the mirror of lines, run a cycle without it, and declare it again."""
+    shop.declare(BOTH, [OF_ORDERS])
+    shop.orders(9)
+    shop.run()
+    shop.declare(BOTH, MIRRORS)
 
 
 EDITS: dict[str, tuple[list[str], list[str], Callable[[EditedShop], None]]] = {
@@ -40,6 +51,12 @@ EDITS: dict[str, tuple[list[str], list[str], Callable[[EditedShop], None]]] = {
     "renamed column": (MIRRORS, [DOCUMENTS], lambda shop: shop.declare(RENAMED, MIRRORS, [DOCUMENTS])),
     "removed column": (MIRRORS, [DOCUMENTS], lambda shop: shop.declare(KEYED, MIRRORS, [DOCUMENTS])),
     "removed mirror": (MIRRORS, [], lambda shop: shop.declare(BOTH, [OF_ORDERS])),
+    "wider columns": (MIRRORS, [], lambda shop: shop.declare(BOTH, MIRRORS)),
+    "wider columns of documents": ([], [DOCUMENTS], lambda shop: shop.declare(BOTH, [], [DOCUMENTS])),
+    "renamed child": ([], [DOCUMENTS], lambda shop: shop.declare(BOTH, [], [DOCUMENTS.replace("items", "parts")])),
+    "mirrors of documents removed": (MIRRORS, [DOCUMENTS], lambda shop: shop.declare(BOTH, [], [DOCUMENTS])),
+    "mirror added again": (MIRRORS, [], _add_again),
+    "other key": (MIRRORS, [], lambda shop: shop.declare(BOTH, MIRRORS, keys={"lines": "[id, o_id]"})),
     "other source": (MIRRORS, [], lambda shop: shop.declare(BOTH, MIRRORS, sources={"lines": "APP.OTHER"})),
     "nothing": (MIRRORS, [DOCUMENTS], lambda shop: None),
 }
@@ -49,13 +66,20 @@ EDITS: dict[str, tuple[list[str], list[str], Callable[[EditedShop], None]]] = {
 @pytest.mark.parametrize("name", EDITS)
 def test_what_a_plan_says_is_what_the_next_cycle_does(tmp_path: Path, name: str, forgets: bool) -> None:
     mirrors, aggregates, edit = EDITS[name]
-    shop = shop_of(tmp_path, mirrors, aggregates, BOTH)
+    shop = shop_of(tmp_path, mirrors, aggregates, NARROW if name.startswith("wider") else BOTH)
     if forgets:
         shop.forget()
     edit(shop)
-    expected = forecast(shop.lake.pipeline, shop.lake.paths)
+    expected, planned = forecast(shop.lake.pipeline, shop.lake.paths), _planned(shop)
     before = {history: _rows(shop, history) for history, _ in expected.made}
+    versions = {table.name: _version(shop, table.name) for table in planned}
     shop.run()
+    rewritten = {name: _overwritten(shop, name, version) for name, version in versions.items() if version is not None}
+    for table in planned:
+        if table.name in rewritten and table.state.startswith(("renames", "is written anew")):
+            assert (table.rows, table.seconds) == (sum(rewritten[table.name]), 1), table
+        elif "every" in table.what and table.state == "as it is":
+            assert not rewritten[table.name], table
     states = shop.states_of()
     assert [*expected.incomplete] == incomplete_tables(shop.lake.pipeline, states)
     assert len(expected.anew) == _merged(shop).get("anew", 0)
@@ -64,10 +88,27 @@ def test_what_a_plan_says_is_what_the_next_cycle_does(tmp_path: Path, name: str,
         pair for pair, state in states.items() if not state.is_complete and state.newest.status != r.LEFT_OUT
     }
     for (history, _), made in expected.made.items():
-        if not before[history]:
-            assert made.rows == _rows(shop, history), history
+        assert made.rows + made.staying == _rows(shop, history), history
+        assert made.rows or made.replaced or made.staying == before[history]
     left = Forecast(left_out=expected.left_out, incomplete=expected.incomplete, waiting=expected.waiting)
     assert forecast(shop.lake.pipeline, shop.lake.paths) == left
+
+
+def _version(shop: EditedShop, table: str) -> int | None:
+    """Return the version of a table; None: it does not exist."""
+    path = shop.lake.paths.table(table)
+    return DeltaTable(path).version() if DeltaTable.is_deltatable(path) else None
+
+
+def _overwritten(shop: EditedShop, table: str, since: int) -> list[int]:
+    """Return how many rows each commit wrote that replaced all rows of a table after a version."""
+    log = Path(shop.lake.paths.table(table)) / "_delta_log"
+    written = list[int]()
+    for version in range(since + 1, DeltaTable(log.parent).version() + 1):
+        actions = [json.loads(line) for line in (log / f"{version:020}.json").read_text().splitlines()]
+        if any(each["commitInfo"]["operationParameters"].get("mode") == "Overwrite" for each in actions[:1]):
+            written.append(sum(json.loads(each["add"]["stats"])["numRecords"] for each in actions if "add" in each))
+    return written
 
 
 def _rows(shop: EditedShop, table: str) -> int:
@@ -86,7 +127,7 @@ def test_a_table_says_what_becomes_of_it_with_rows(tmp_path: Path) -> None:
     planned = {table.name: (table.state, table.rows) for table in _planned(shop)}
     assert planned == {
         "orders": ("is computed anew from 4 rows; renames total to amount", 4),
-        "orders_changes": ("renames total to amount", 0),
+        "orders_changes": ("renames total to amount", 4),
         "lines": ("new", 5),
         "lines_changes": ("new; gets 5 rows from messages", 5),
     }
@@ -108,11 +149,11 @@ def test_documents_say_what_becomes_of_the_columns_of_their_children(tmp_path: P
     more = {"id": "long", "o_id": "long", "number": "{type: long, source: q}", "note": "string"}
     shop.declare({"orders": RENAMED["orders"], "lines": more}, [OF_ORDERS], [DOCUMENTS])
     (state,) = (table.state for table in _planned(shop) if table.name == "doc_current")
-    assert state == "is computed anew from 5 rows; renames total to amount, items.q to items.number; gets items.note"
+    assert state == "is computed anew from 8 rows; renames total to amount, items.q to items.number; gets items.note"
     shop.run()
     shop.declare({"orders": RENAMED["orders"], "lines": LINES}, [OF_ORDERS], [DOCUMENTS])
     (state,) = (table.state for table in _planned(shop) if table.name == "doc_current")
-    assert state == "is computed anew from 5 rows; renames items.number to items.q; loses items.note"
+    assert state == "is computed anew from 8 rows; renames items.number to items.q; loses items.note"
 
 
 def test_a_table_whose_messages_may_still_arrive_asks_for_no_snapshot(tmp_path: Path) -> None:
@@ -192,6 +233,27 @@ def _states_of_lines(shop: EditedShop) -> tuple[str, str | None]:
     rows = histories(shop.lake.pipeline, str(shop.lake.paths.warehouse)).rows
     lacking = {row["history"]: row["missing"] for row in rows}
     return planned["lines"], lacking["lines_changes"]
+
+
+def test_transactions_that_are_decoded_again_are_named(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [OF_ORDERS], [], {"orders": ORDERS})
+    shop.commit(("I", "orders", {"id": 8, "total": 8}), ("I", "lines", {"id": 80, "o_id": 8, "q": 8}), late=["orders"])
+    shop.run()
+    assert not any(table.name == "change_events" for table in _planned(shop))
+    shop.declare(BOTH, MIRRORS)
+    (again,) = (table.state for table in _planned(shop) if table.name == "change_events")
+    assert again == "messages of 1 transaction that may still wait are decoded again"
+    shop.run()
+    assert not any(table.name == "change_events" for table in _planned(shop))
+
+
+def test_a_wider_column_of_a_document_is_named_with_its_field(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [], [DOCUMENTS], NARROW)
+    shop.declare(BOTH, [], [DOCUMENTS])
+    assert {table.name: table.state for table in _planned(shop)} == {
+        "doc_current": "is written anew: total from int to long, items.q from int to long",
+        "doc_stream": "is written anew: orders.total from int to long, items.q from int to long",
+    }
 
 
 def test_a_child_whose_rows_a_mirror_has_needs_no_snapshot(tmp_path: Path) -> None:

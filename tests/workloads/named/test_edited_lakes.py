@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from rich.console import Console, Group
@@ -429,7 +430,10 @@ def test_a_column_that_was_left_out_before_its_table_got_another_name_has_all_it
     assert {each["id"]: each["v"] for each in lake.rows("t")} == {1: "a", 2: "a", 3: "a"}
 
 
-def test_a_snapshot_that_began_before_a_history_was_declared_does_not_complete_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "copied"])
+def test_a_snapshot_that_began_before_a_history_was_declared_does_not_complete_it(
+    tmp_path: Path, is_lost: bool
+) -> None:
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
     text = declared(tmp_path, made, [PLAIN]).read_text()
 
@@ -443,6 +447,10 @@ def test_a_snapshot_that_began_before_a_history_was_declared_does_not_complete_i
     cycle(lake, producer, first)
     lake.forget()
     declare_documents("twin")
+    if is_lost:
+        rmtree(lake.paths.table("doc_stream"))
     cycle(lake, producer, [last], ())
-    assert [code for code, *_ in needing(lake)] == [f.INCOMPLETE]
-    assert not any(cut["versions"] for cut in lake.rows("cuts"))
+    assert [code for code, *_ in needing(lake)] == [f.INCOMPLETE] * is_lost
+    assert any(cut["versions"] for cut in lake.rows("cuts")) == (not is_lost)
+    if not is_lost:
+        assert sorted((each["id"], each["v"]) for each in lake.rows("twin_current")) == [(1, "a"), (2, "b")]

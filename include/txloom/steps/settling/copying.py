@@ -12,6 +12,7 @@ from txloom.steps.backfill.released_events import OUTCOMES
 from txloom.steps.backfill.scope import HIGHEST, Scope
 from txloom.steps.backfill.table_comparison import Comparison
 from txloom.steps.settling.copy_sources import Copy
+from txloom.steps.settling.need import Need
 from txloom.steps.settling.replacing import with_changes
 from txloom.steps.step import Step
 from txloom.storage.declarations import history_rewriting
@@ -37,15 +38,20 @@ def copy_rows(step: Step, pipeline: Pipeline, copy: Copy) -> None:
 
 def copied_rows(pipeline: Pipeline, paths: TablePaths, copy: Copy) -> Iterator[pa.Table]:
     """Yield, in parts, the rows of another history that a history needs, in the schema of the latter."""
-    need = copy.needs[0]
-    where = f"_txloom_release <= {need.until}"
-    if not need.everything and need.gap is not None and not need.values:
-        where += f" and _txloom_release > {need.gap}"
+    where = copied_sql(copy.needs[0])
     aggregates = {each.history: each for each in pipeline.targets.aggregates}
     if (aggregate := aggregates.get(copy.history)) is not None:
         return _copied_documents(pipeline, paths, aggregate, copy, where)
     (member,) = copy.states
     return history_reader.parts(paths, _row_table(pipeline.table(member), copy.states[member]), where)
+
+
+def copied_sql(need: Need) -> str:
+    """Return the SQL condition on the rows of a history that `copied_rows` brings."""
+    where = f"_txloom_release <= {need.until}"
+    if not need.everything and need.gap is not None and not need.values:
+        where += f" and _txloom_release > {need.gap}"
+    return where
 
 
 def _copied_documents(

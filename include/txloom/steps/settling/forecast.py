@@ -5,6 +5,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.arrow_types import AnyColumn
 from txloom.config.contents import digest_of, pipeline_content, watched_content
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.backfill.rebuild import count_rebuilt
@@ -22,6 +26,8 @@ from txloom.storage.declarations.incomplete import completing_loads, feeding, in
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.declarations.undecided import Undecided
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.edits.refused_edits import RefusedEdit, refused_edits
 from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
@@ -33,16 +39,22 @@ class Made:
 
     Args:
         rows: how many rows it makes again, or copies.
+        staying: how many rows the history has in addition to these after the cycle.
+        replaced: how many rows the history has before the cycle, if these rows take their place.
         copied_from: the history that they are copied from; None: they are made of messages.
         transactions: how many transactions the rows are of that are made of messages.
         renamed: by column, its name in rows that are there.
+        fields: by field of an aggregate's history, the name that it has there.
         missing: what cannot be made.
     """
 
     rows: int = 0
+    staying: int = 0
+    replaced: int = 0
     copied_from: str | None = None
     transactions: int = 0
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
     missing: Missing = field(default_factory=Missing)
 
 
@@ -96,11 +108,15 @@ def forecast(pipeline: Pipeline, paths: TablePaths) -> Forecast:
     entered += _numbered(redriven_since(full, paths, r.states(entered)), entered)
     states = r.states(entered)
     needs = needs_of(paths, full, states, r.unsettled(states, declared), following)
-    made = {need.pair: Made(renamed=need.renamed) for need in needs.values() if not need.rereads}
+    made = {
+        pair: Made(staying=count_rows(paths, pair[0]), renamed={**need.renamed}, fields=_fields(states, need))
+        for pair, need in needs.items()
+        if not need.rereads
+    }
     rereading = [need for pair, need in needs.items() if pair not in made]
     made |= _copied(full, paths, find_copies(full, paths, states, rereading))
     if left := [need for pair, need in needs.items() if pair not in made]:
-        made |= _from_messages(remake.scope_of(full, paths, "plan", left, seen.release, following), left)
+        made |= _from_messages(remake.scope_of(full, paths, "plan", left, seen.release, following), states, left)
         missing_in = {need.pair: made[need.pair].missing for need in left}
         made |= _copied(full, paths, remake.copies_instead(full, paths, states, left, missing_in))
     for pair, missing in remake.undeclared(full, paths, seen, needs).items():
@@ -168,29 +184,58 @@ def _copied(pipeline: Pipeline, paths: TablePaths, copies: Iterable[Copy]) -> di
     made = dict[Pair, Made]()
     for copy in copies:
         rows = sum(part.num_rows for part in copying.copied_rows(pipeline, paths, copy))
+        staying = count_rows(paths, copy.history, f"not ({copying.copied_sql(copy.needs[0])})")
         missing = Missing(from_history=True)
-        made |= {need.pair: Made(rows, copy.source, renamed=need.renamed, missing=missing) for need in copy.needs}
+        made |= {
+            need.pair: Made(rows, staying, copied_from=copy.source, renamed={**need.renamed}, missing=missing)
+            for need in copy.needs
+        }
     return made
 
 
-def _from_messages(scope: Scope, needs: Sequence[Need]) -> dict[Pair, Made]:
+def _fields(states: Mapping[Pair, State], need: Need) -> dict[str, str]:
+    """Return `Made.fields` of a history's member."""
+    return {} if need.field is None else {states[need.pair].newest.declaration["field"]: need.field}
+
+
+def _from_messages(scope: Scope, states: Mapping[Pair, State], needs: Sequence[Need]) -> dict[Pair, Made]:
     """Return what is made of messages, by making it and forgetting it share by share."""
-    rows, transactions, outcomes = Counter[str](), 0, list[dict[str, object]]()
+    rows, parts, outcomes = Counter[str](), list[AnyColumn](), list[dict[str, object]]()
     for rebuilt in count_rebuilt(scope):
         rows.update(rebuilt.rows)
-        fates = rebuilt.outcomes.to_pylist()
-        transactions += sum(row["fate"] == REBUILT for row in fates)
-        outcomes += [row for row in fates if row["fate"] != REBUILT]
+        is_rebuilt = pc.equal(rebuilt.outcomes.column("fate"), pa.scalar(REBUILT))
+        parts.append(rebuilt.outcomes.column("csn").filter(is_rebuilt))
+        outcomes += rebuilt.outcomes.filter(pc.invert(is_rebuilt)).to_pylist()
+    csns = pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.int64())
     targets, rejected = {target.name: target for target in scope.histories}, remake.rejected_in(scope, outcomes)
     return {
         need.pair: Made(
             rows[need.pair[0]],
-            transactions=transactions,
-            renamed={} if need.replaces else need.renamed,
+            _count_others(scope.paths, need, csns, states[need.pair]),
+            count_rows(scope.paths, need.pair[0]) if need.replaces else 0,
+            transactions=len(csns),
+            renamed={} if need.replaces else {**need.renamed},
+            fields={} if need.replaces else _fields(states, need),
             missing=remake.missing_of(scope, need, targets[need.pair[0]], outcomes, rejected),
         )
         for need in needs
     }
+
+
+def count_rows(paths: TablePaths, table: str, where: str = "true") -> int:
+    """Return how many rows of a table meet an SQL condition; 0 if the table does not exist."""
+    rows = small_tables.query(paths.table(table), f"select count(*) as n from t where {where}")
+    return int(rows[0]["n"]) if rows else 0
+
+
+def _count_others(paths: TablePaths, need: Need, csns: AnyColumn, state: State) -> int:
+    """Return how many rows of a history stay that belong to other transactions than those with some csns."""
+    if not exists(path := paths.table(need.pair[0])):
+        return 0
+    is_mirror = "field" not in state.newest.declaration
+    kept = f"_txloom_release <= {-1 if need.kept is None else need.kept}" if need.replaces and is_mirror else "true"
+    parts = arrow_tables.batches({"t": opened(path)}, f"select _txloom_csn from t where {kept}")
+    return sum(part.filter(pc.invert(pc.is_in(part.column(0), value_set=csns))).num_rows for part in parts)
 
 
 def _decoded_again(pipeline: Pipeline, paths: TablePaths, seen: BufferState) -> int:

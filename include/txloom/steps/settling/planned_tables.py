@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from txloom.config import names
 from txloom.config.models.durations import show_duration
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.problems import counted
 from txloom.errors import ConfigurationError
-from txloom.steps.settling.forecast import Forecast, Made, forecast
+from txloom.steps.settling.forecast import Forecast, Made, count_rows, forecast
 from txloom.storage.declarations.incomplete import (
     awaited,
     current_tables_of,
@@ -19,22 +20,27 @@ from txloom.storage.declarations.incomplete import (
 from txloom.storage.declarations.records import declared_pairs
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists
-from txloom.storage.delta.schema_evolution import describe_type
+from txloom.storage.delta.schema_evolution import describe_type, lagging
 from txloom.storage.edits.refused_edits import messages_of
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.snapshots import kept_columns
 from txloom.storage.targets import schemas
-from txloom.storage.targets.row_tables import row_tables
+from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.views.paging import open_tables
 
 SYSTEM = "_txloom_"
 AS_IT_IS, NEW = "as it is", "new"
 NOT_DECLARED = "no longer declared"
+LANDED = "messages as they were landed"
 MESSAGE_ROWS_A_SECOND = 60_000
 """About how many rows a second are made again of messages, on a core (`make bench PARTS=edits`)."""
 HISTORY_ROWS_A_SECOND = 300_000
 """About how many rows a second are copied out of a history, or folded into a current table, on a core."""
+
+
+Retyped = tuple[str, pa.DataType, pa.DataType]
+"""A column that gets another type: its name, its type and the new type."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class PlannedTable:
         key: its columns.
         columns: how many are declared.
         state: NEW, AS_IT_IS, or what the next cycle does to it, in words.
-        rows: how many rows the next cycle makes again, copies, or computes the table from.
+        rows: how many rows the next cycle makes again, copies, rewrites, or computes the table from.
         seconds: about how long that takes on a core.
     """
 
@@ -79,7 +85,7 @@ def planned_tables(pipeline: Pipeline, warehouse: str | None, name_or_file: str 
     if expected.refused:
         raise ConfigurationError(messages_of(expected.refused, name_or_file or pipeline.name))
     plans = _Plans(pipeline, paths, expected)
-    return [*map(plans.of, _targets(pipeline)), *plans.left_out()]
+    return [*map(plans.of, _targets(pipeline)), *plans.left_out(), *plans.decoded_again()]
 
 
 @dataclass(frozen=True)
@@ -147,8 +153,11 @@ class _Plans:
         parts += dict.fromkeys(part for member, each in of_members.items() for part in self._made(name, member, each))
         rows = max((each.rows for each in made), default=0)
         copied = all(each.copied_from for each in made)
+        rewritten = self._count_rewritten(name, target.schema)
+        rewritten += count_rows(self.paths, name) if any(each.renamed or each.fields for each in made) else 0
         seconds = -(-rows // (HISTORY_ROWS_A_SECOND if copied else MESSAGE_ROWS_A_SECOND))
-        return replace(target.table, state="; ".join(parts) or AS_IT_IS, rows=rows, seconds=seconds)
+        seconds += -(-rewritten // HISTORY_ROWS_A_SECOND)
+        return replace(target.table, state="; ".join(parts) or AS_IT_IS, rows=rows + rewritten, seconds=seconds)
 
     def _current(self, target: _Target) -> PlannedTable:
         name, path = target.table.name, self.paths.table(target.table.name)
@@ -157,6 +166,7 @@ class _Plans:
         parts = [*_columns(self.paths, target, renamed, None if is_anew else ())] if is_there else [NEW]
         parts = [_describe_renamed(renamed)] * bool(renamed and is_there) + parts
         rows = self._feeding(target) if is_anew or not is_there else 0
+        rewritten = self._count_rewritten(name, target.schema)
         if is_anew and is_there:
             parts.insert(0, f"is computed anew from {counted(rows, 'row')}")
         if name in current_tables_of(self.pipeline, self.expected.incomplete):
@@ -164,9 +174,15 @@ class _Plans:
             parts.append("no cut is published" if held else "left out of cuts")
             lacking = [each for each in self.expected.incomplete if name in current_tables_of(self.pipeline, [each])]
             parts[-1] += f" until {self._describe_completion(lacking)}"
+        rows += rewritten
         return replace(
             target.table, state="; ".join(parts) or AS_IT_IS, rows=rows, seconds=-(-rows // HISTORY_ROWS_A_SECOND)
         )
+
+    def _count_rewritten(self, name: str, schema: pa.Schema) -> int:
+        """Return how many rows of a table are rewritten because a column gets a wider type."""
+        path = self.paths.table(name)
+        return count_rows(self.paths, name) if lagging(path, arrow_tables.plain_schema(schema)) else 0
 
     def _renamed(self, target: _Target) -> dict[str, str]:
         """Return the earlier names of renamed columns by their new names; a child's follow its field and a dot."""
@@ -175,6 +191,7 @@ class _Plans:
         aggregate = next(each for each in self.pipeline.targets.aggregates if each.current == target.table.name)
         renamed = dict(self._made_of(aggregate.root).renamed)
         for child in aggregate.children:
+            renamed |= self.expected.made.get((aggregate.history, child.table), Made()).fields
             of_child = self._made_of(child.table).renamed
             renamed |= {f"{child.as_}.{now}": f"{child.as_}.{before}" for now, before in of_child.items()}
         return renamed
@@ -199,16 +216,31 @@ class _Plans:
         """Return how many rows a current table is computed from."""
         for row_table in row_tables(self.pipeline):
             if row_table.current == target.table.name:
-                made = self.expected.made.get((row_table.history, row_table.table.name), Made())
-                return max(_count(self.paths, row_table.history), made.rows)
+                return self._count_changes(row_table)
         aggregate = next(each for each in self.pipeline.targets.aggregates if each.current == target.table.name)
         members = {name for name, _ in schemas.members_of(aggregate)}
-        return sum(_count(self.paths, each.current) for each in row_tables(self.pipeline) if each.table.name in members)
+        return sum(self._count_member(each) for each in row_tables(self.pipeline) if each.table.name in members)
+
+    def _count_member(self, row_table: RowTable) -> int:
+        """Return how many rows of a member documents are computed from; of rows that no mirror shows: of changes.
+
+        The changes are read if the rows are computed anew.
+        """
+        is_anew = row_table.mirror is None and row_table.table.name in self.expected.anew
+        is_kept = exists(self.paths.table(row_table.current)) and not is_anew
+        return count_rows(self.paths, row_table.current) if is_kept else self._count_changes(row_table)
+
+    def _count_changes(self, row_table: RowTable) -> int:
+        """Return how many rows a history has after it is settled."""
+        made = self.expected.made.get((row_table.history, row_table.table.name))
+        return count_rows(self.paths, row_table.history) if made is None else made.rows + made.staying
 
     def _made(self, history: str, member: str, made: Made) -> Iterator[str]:
         """Yield in words what is made of a history's member."""
-        if made.renamed:
-            yield _describe_renamed(made.renamed)
+        if renamed := made.renamed | made.fields:
+            yield _describe_renamed(renamed)
+        if made.replaced and not made.missing.may_come:
+            yield f"replaces its {counted(made.replaced, 'row')}"
         if made.copied_from is not None:
             yield f"gets {counted(made.rows, 'row')} out of {made.copied_from}"
         elif made.rows:
@@ -237,6 +269,14 @@ class _Plans:
                 state = "stays, and gets nothing more"
                 yield PlannedTable(name, NOT_DECLARED, (), self._count_columns(name), state)
 
+    def decoded_again(self) -> Iterator[PlannedTable]:
+        """Yield the table of landed messages, if the next cycle decodes some of these again."""
+        if self.expected.decoded_again:
+            undecided = counted(self.expected.decoded_again, "transaction")
+            state = f"messages of {undecided} that may still wait are decoded again"
+            name = names.CHANGE_EVENTS
+            yield PlannedTable(name, LANDED, (), self._count_columns(name), state)
+
     def _count_columns(self, name: str) -> int:
         columns = small_tables.schema_of(self.paths.table(name)).names
         return sum(not column.startswith(SYSTEM) for column in columns)
@@ -244,7 +284,7 @@ class _Plans:
 
 def _merge_renamed(made: Sequence[Made]) -> dict[str, str]:
     """Return what the members of a history rename: by a column's new name, its name before."""
-    return {now: before for each in made for now, before in each.renamed.items()}
+    return {now: before for each in made for now, before in (each.renamed | each.fields).items()}
 
 
 def _describe_renamed(renamed: Mapping[str, str]) -> str:
@@ -265,19 +305,15 @@ def _columns(
     """
     has, declared = arrow_tables.plain_schema(small_tables.schema_of(paths.table(target.table.name))), target.schema
     nested = {*has.names} & {*declared.names} if not target.is_history else set[str]()
-    names_there, names = (_names(schema, nested) for schema in (has, declared))
-    added = [name for name in names if name not in names_there and name not in renamed]
+    names_there, names_declared = (_names(schema, nested) for schema in (has, declared))
+    added = [name for name in names_declared if name not in names_there and name not in renamed]
     if added:
         yield f"gets {', '.join(added)}"
-    retyped = [
-        (has.field(field.name).type, field)
-        for field in declared
-        if field.name in has.names and _is_plain(field.type) and has.field(field.name).type != field.type
-    ]
+    retyped = [*_retyped(has, arrow_tables.plain_schema(declared))]
     if retyped:
-        described = [f"{each.name} from {describe_type(kind)} to {describe_type(each.type)}" for kind, each in retyped]
+        described = [f"{name} from {describe_type(kind)} to {describe_type(new)}" for name, kind, new in retyped]
         yield f"is written anew: {', '.join(described)}"
-    known = {*names, *renamed.values()}
+    known = {*names_declared, *renamed.values()}
     left = [name for name in names_there if name not in known and not name.startswith(SYSTEM)]
     if left and removed is None:
         yield f"loses {', '.join(left)}"
@@ -287,20 +323,22 @@ def _columns(
 
 def _names(schema: pa.Schema, nested: Collection[str]) -> list[str]:
     """Return the names of columns; nested: the fields whose rows' columns are named too, behind the field's name."""
-    names = list[str]()
+    listed = list[str]()
     for field in schema:
-        names.append(field.name)
+        listed.append(field.name)
         rows = field.type.value_type if pa.types.is_list(field.type) else field.type
         if field.name in nested and pa.types.is_struct(rows):
-            names += [f"{field.name}.{each.name}" for each in rows]
-    return names
+            listed += [f"{field.name}.{each.name}" for each in rows]
+    return listed
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    return not pa.types.is_nested(kind)
-
-
-def _count(paths: TablePaths, table: str) -> int:
-    """Return how many rows a table has; 0 where it does not exist."""
-    rows = small_tables.query(paths.table(table), "select count(*) as n from t")
-    return int(rows[0]["n"]) if rows else 0
+def _retyped(has: pa.Schema | pa.StructType, declared: pa.Schema | pa.StructType) -> Iterator[Retyped]:
+    """Yield each column with another type than declared, also inside structs and lists of these."""
+    known = {field.name: field.type for field in has}
+    for field in (each for each in declared if not each.name.startswith(SYSTEM)):
+        kind = known.get(field.name, field.type)
+        old, new = (each.value_type if pa.types.is_list(each) else each for each in (kind, field.type))
+        if pa.types.is_struct(old) and pa.types.is_struct(new):
+            yield from ((f"{field.name}.{name}", before, now) for name, before, now in _retyped(old, new))
+        elif kind != field.type and not pa.types.is_map(kind):
+            yield field.name, kind, field.type
