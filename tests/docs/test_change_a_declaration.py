@@ -23,6 +23,7 @@ REFUSED_KEYS = {
     "written in another case": r"tables\[orders\].source: found app.Orders, expected APP.ORDERS as before",
     "only in case": "columns.Total: found the name Total, expected total, or a name that differs",
     "partition_by": "partition_by",
+    "not read a text": "columns.total: found date, expected a type that reads '",
     "narrower type": "columns.total: found int",
     "earlier rows lack": r"columns.total: found source AMOUNT, expected source_aliases: \[total\] in addition",
     "key: none": r"tables\[lines\].key: found none, expected \[id\] as before",
@@ -150,6 +151,11 @@ def things(source: str) -> Declared:
     return Declared({"things": {"id": "long"}}, ("{table: things}",), (), {"things": source})
 
 
+def typed(kind: str) -> Declared:
+    """Return a declaration of orders whose total has a type."""
+    return Declared({"orders": {"id": "long", "total": kind}, "lines": LINES})
+
+
 def total_from(column: str) -> Declared:
     """Return a declaration in which the total of orders is declared in some way."""
     return Declared({"orders": {"id": "long", "total": column}, "lines": LINES})
@@ -265,6 +271,14 @@ EDITS: dict[str, Edit] = {
     ),
     "a column gets a wider type": Edit(
         Declared({"orders": {"id": "long", "total": "int"}, "lines": LINES}), (ALL,), same("orders")
+    ),
+    "a `uuid` or `time` column becomes `string`, or a `string` column one of these, or a `float` column becomes"
+    " `double`; arrays of these too": Edit(typed("float"), (typed("double"),), same("orders")),
+    "a `string` column gets another type than `uuid` or `time`, which reads every text of the history": Edit(
+        typed("string"), (ALL,), same("orders")
+    ),
+    "a `string` column gets a type that does not read a text of the history": Edit(
+        typed("string"), (typed("date"),), same("orders")
     ),
     "a column gets a narrower type": Edit(
         ALL, (Declared({"orders": {"id": "long", "total": "int"}, "lines": LINES}),), same("orders")

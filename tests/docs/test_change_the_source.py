@@ -21,6 +21,9 @@ PLAYED: dict[str, Callable[..., None]] = {
     "`unknown_tables`": settings.test_rows_of_unknown_tables_stay_what_they_became,
     "`completeness.patience`": settings.test_a_transaction_that_waits_is_judged_by_another_patience,
     "`completeness.max_rows`": settings.test_a_limit_of_rows_holds_when_a_transaction_that_waits_gets_rows,
+    "`completeness.rule` of GoldenGate": (
+        former.test_metadata_that_came_while_no_topic_of_it_was_declared_is_read_once_its_topic_is_declared_again
+    ),
     "`run_token`": former.test_a_waiting_transaction_has_one_producer_run_after_the_token_got_another_name,
 }
 """By words of a row, one of its tests."""
