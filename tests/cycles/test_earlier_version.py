@@ -10,10 +10,13 @@ import pytest
 
 from called import step_of
 from shop import Shop, insert, update
+from txloom.config.contents import table_content
 from txloom.page import pages
 from txloom.page.links import Links
 from txloom.steps.backfill.backfill import Range, backfill
 from txloom.storage.buffer import checkpoints
+from txloom.storage.declarations import records as r
+from txloom.storage.paths import TablePaths
 from txloom.storage.views.stories.transaction import TransactionName, transaction
 
 EARLIER = Path(__file__).with_name("earlier")
@@ -52,6 +55,18 @@ def assert_shown(shop: Shop, orders: list[tuple[Any, ...]], lines: list[tuple[An
     }
 
 
+def assert_recorded(shop: Shop) -> None:
+    """Compare the records of the tables that the version before wrote with the declaration."""
+    pipeline, states = shop.pipeline, r.states(r.read(TablePaths(shop.warehouse, "shop")))
+    assert {*states} == {*r.declared_pairs(pipeline)}
+    for (_, member), state in states.items():
+        assert (state.newest.status, state.newest.since_csn, state.newest.reason) == (r.COMPLETE, 0, r.FROM_EARLIER)
+        assert state.newest.declaration["columns"] == table_content(pipeline, pipeline.table(member))["columns"]
+    computed = shop.query("computed_tables", "select * from t")
+    assert sorted(row["table"] for row in computed) == ["lines", "orders", "whole_current"]
+    assert {(row["status"], row["since_csn"], row["reason"]) for row in computed} == {(r.COMPLETE, 0, r.FROM_EARLIER)}
+
+
 @pytest.mark.stream
 def test_what_the_version_before_wrote_goes_through_a_cycle_a_backfill_and_the_page(shop: Shop) -> None:
     assert_shown(shop, ORDERS, LINES)
@@ -62,6 +77,7 @@ def test_what_the_version_before_wrote_goes_through_a_cycle_a_backfill_and_the_p
     assert checkpoints.current_epoch(shop.warehouse, "shop") == 1
     assert counts["publish"]["published"] == 1
     assert_shown(shop, [*ORDERS, (77, "parent")], [(60, 77, "orphan"), (61, 3, "bolt")])
+    assert_recorded(shop)
 
     again = step_of(shop.pipeline, shop.warehouse, "again", lambda: shop.spark)
     for task in ("rebuild", "compare"):

@@ -51,10 +51,9 @@ class Declared:
     sources: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
-    details: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, shop: EditedShop) -> None:
-        shop.declare(self.tables, self.mirrors, self.aggregates, self.sources, self.keys, self.details, **self.options)
+        shop.declare(self.tables, self.mirrors, self.aggregates, self.sources, self.keys, **self.options)
 
 
 class NotedShop(EditedShop):
@@ -257,7 +256,7 @@ EDITS: dict[str, Edit] = {
     "`undeclared_columns: evolve` is set": Edit(NO_TOTAL, (replace(NO_TOTAL, options={"evolve": "orders"}),), taken_up),
     "`undeclared_columns` is not `evolve` any more": Edit(EVOLVED, (NO_TOTAL,), taken_up),
     "`undeclared_columns` changes between `ignore` and `quarantine`, or `version` changes": Edit(
-        ALL, (replace(ALL, details={"orders": "undeclared_columns: quarantine"}),), same("orders")
+        ALL, (replace(ALL, options={"of_orders": "undeclared_columns: quarantine"}),), same("orders")
     ),
     "columns are listed in another order": Edit(
         ALL, (Declared({"orders": {"total": "long", "id": "long"}, "lines": LINES}),), same("orders")
@@ -350,7 +349,7 @@ EDITS: dict[str, Edit] = {
 }
 
 OTHER_NAME = "a name that differs in more than case"
-QUARANTINED = replace(NO_TOTAL, details={"orders": "undeclared_columns: quarantine"})
+QUARANTINED = replace(NO_TOTAL, options={"of_orders": "undeclared_columns: quarantine"})
 MORE: dict[str, tuple[Edit, ...]] = {
     "a child is removed from an aggregate": (
         Edit(Declared(aggregates=(DOCUMENTS,)), (Declared(aggregates=(NO_CHILD,)),), of_orders),
@@ -364,7 +363,7 @@ MORE: dict[str, tuple[Edit, ...]] = {
     ),
     "`undeclared_columns` is not `evolve` any more": (Edit(EVOLVED, (QUARANTINED,), taken_up),),
     "`undeclared_columns` changes between `ignore` and `quarantine`, or `version` changes": (
-        Edit(ALL, (replace(ALL, details={"lines": "version: q"}),), same("lines")),
+        Edit(ALL, (replace(ALL, options={"of_lines": "version: q"}),), same("lines")),
     ),
     "the key of a table gets other columns, or lists its columns in another order": (
         Edit(Declared(keys={"lines": "[id, o_id]"}), (Declared(keys={"lines": "[o_id, id]"}),), same("lines")),

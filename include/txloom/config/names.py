@@ -26,6 +26,7 @@ OPEN_DEAD_LETTERS = "open_dead_letters"
 AUDIT_RESULTS = "audit_results"
 SNAPSHOT_REQUESTS = "snapshot_requests"
 COMPLETENESS = "completeness"
+COMPUTED_TABLES = "computed_tables"
 
 PIPELINE_TABLES = (
     CHANGE_EVENTS,
@@ -54,6 +55,7 @@ PIPELINE_TABLES = (
     AUDIT_RESULTS,
     SNAPSHOT_REQUESTS,
     COMPLETENESS,
+    COMPUTED_TABLES,
 )
 """The system tables, which every pipeline has; a target may not have one of these names."""
 

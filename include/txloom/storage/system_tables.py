@@ -308,6 +308,24 @@ to be complete from there. missing: what is missing below, in words. declaration
 JSON, and which columns of before its rows still have (`records.HELD`). release: the newest release that worked by an
 earlier declaration. basis: the number (entered) of the record by which tables that are computed from the history were
 last to be computed again; null: this one."""
+COMPUTED_TABLES = arrow_schema(
+    [
+        ("table", pa.string()),
+        ("mark", pa.string()),
+        ("status", pa.string()),
+        ("since_csn", pa.int64()),
+        ("reason", pa.string()),
+        ("declaration", pa.string()),
+        ("run_id", pa.string()),
+        ("at", INSTANT),
+        (ENTERED, pa.int64()),
+    ]
+)
+"""What a current table is computed from, and from which csn on its rows are right; the newest row of a table with the
+mark of its newest commit holds. mark: `txloom.storage.declarations.marks`. status, since_csn, reason: of its members in
+COMPLETENESS, those of the one that is complete last. declaration: as JSON, for a mirror or row table the content of its
+table (`config.contents`) with partition_by, for documents that of the aggregate; histories: by member, the history that
+has its rows."""
 
 FINDINGS = arrow_schema(
     [

@@ -70,16 +70,15 @@ class EditedShop:
         aggregates: Sequence[str] = (),
         sources: Mapping[str, str] | None = None,
         keys: Mapping[str, str] | None = None,
-        details: Mapping[str, str] | None = None,
         **options: str,
     ) -> None:
         """Write the declaration: columns by table, `name: type` or `name: {type, source}`; targets as YAML.
 
-        details: further keys of a table as YAML, by table, such as `version: q`.
         options: `incomplete` is the setting of the targets. `evolve` names the table that takes up undeclared columns,
-        and `keeps` names the table that keeps dropped columns.
-        `unknown_tables` is the setting of the source, and `debezium` has the entries of its key `debezium`. `rule:
-        progress` leaves out the metadata. Every other option is a key of the pipeline, with its value as YAML.
+        and `keeps` names the table that keeps dropped columns. `of_orders` has further keys of the table orders as
+        YAML, such as `version: q`. `unknown_tables` is the setting of the source, and `debezium` has the entries of its
+        key `debezium`. `rule: progress` leaves out the metadata. Every other option is a key of the pipeline, with its
+        value as YAML.
         """
         (self.folder / "inbox").mkdir(exist_ok=True)
         of_source = {"unknown": options.pop("unknown_tables", "count"), "debezium": options.pop("debezium", "")}
@@ -95,7 +94,7 @@ class EditedShop:
             listed = ", ".join(f"{column}: {kind}" for column, kind in columns.items())
             kept = ", undeclared_columns: evolve" if name == evolves else ""
             kept += ", dropped_columns: keep" if name == keeps else ""
-            kept += f", {details[name]}" if details and name in details else ""
+            kept += f", {options.pop(key_of)}" if (key_of := f"of_{name}") in options else ""
             text += f"  - {{name: {name}, source: {source}, key: {key}{kept}, columns: {{{listed}}}}}\n"
         text += f"targets:\n  incomplete: {options.pop('incomplete', 'publish_without')}\n"
         text += f"  mirrors: [{', '.join(mirrors)}]\n  aggregates: [{', '.join(aggregates)}]\n"

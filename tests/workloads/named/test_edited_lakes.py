@@ -454,3 +454,18 @@ def test_a_snapshot_that_began_before_a_history_was_declared_does_not_complete_i
     assert any(cut["versions"] for cut in lake.rows("cuts")) == (not is_lost)
     if not is_lost:
         assert sorted((each["id"], each["v"]) for each in lake.rows("twin_current")) == [(1, "a"), (2, "b")]
+
+
+def test_a_history_that_a_connectors_snapshot_completes_names_it_as_the_reason(tmp_path: Path) -> None:
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN, more=[OTHER])
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN]))
+    cycle(lake, producer, messages(insert_both(made, 1000)))
+    lake.forget()
+    lake.pipeline = load(declared(tmp_path, made, [PLAIN, OTHER]))
+    cycle(lake, producer, messages(insert(made, 1010, PLAIN, 2)))
+    assert [code for code, *_ in needing(lake)] == [f.INCOMPLETE]
+    state = {"t": rows_of(PLAIN, row(1, "a"), row(2, "a")), "other": rows_of(OTHER, row(1, "a"))}
+    cycle(lake, producer, flat(taken(made, 2000, state)), messages(insert(made, 2010, PLAIN, 3)))
+    assert needing(lake) == []
+    newest = records.states(records.read(lake.paths))["other_changes", "other"].newest
+    assert (newest.status, newest.reason, newest.since_csn) == (records.COMPLETE, records.FROM_CONNECTOR, 2000)

@@ -11,6 +11,7 @@ Those changes were compared when they were first merged.
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -30,28 +31,35 @@ NOT_KNOWN, THERE = -2, -1
 WHOLE_ROW = {NOT_KNOWN: UNKNOWN, THERE: EXISTS}
 
 
+@dataclass(frozen=True)
+class Compared:
+    """Which changes are compared.
+
+    Args:
+        chained: by key, whether key changes connect it with others; such keys are not compared.
+        above: the csn up to which changes may lack the ones before them, because history was cleaned; 0: none may.
+    """
+
+    chained: Flags
+    above: int = 0
+
+
 def contradictions(
-    effects: Effects,
-    numbers: CompactChanges,
-    images: Images,
-    chained: Flags,
-    known: Known,
-    xids: AnyColumn,
-    cleaned: int = 0,
+    effects: Effects, numbers: CompactChanges, images: Images, compared: Compared, known: Known, xids: AnyColumn
 ) -> pa.StringArray:
     """Return one JSON text per effect, null without a contradiction.
 
     Its members are what, column, key, csn and xid, and for a value that differs also told (the value in the image
-    before) and held (the value in the row). cleaned: the csn up to which changes may lack the ones before them.
+    before) and held (the value in the row).
     """
-    event = _first_deliveries(numbers, chained)
+    event = _first_deliveries(numbers, compared.chained)
     owner = numbers.key[event]
     follows = np.append(False, owner[1:] == owner[:-1])[: len(event)]
     before = np.append(NOWHERE, event[:-1])[: len(event)]
     before[~follows] = NOWHERE
     alive = (before != NOWHERE) & (numbers.op[before] != DELETE) & ~_cut(numbers, before, event)
     op = numbers.op[event]
-    is_compared = numbers.csn[event] > cleaned
+    is_compared = numbers.csn[event] > compared.above
     changes = ((op == UPDATE) | (op == DELETE)) & is_compared
     both = changes & alive
     inserts = (op == INSERT) & ~numbers.taken[event] & is_compared

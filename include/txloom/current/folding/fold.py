@@ -13,7 +13,7 @@ import pyarrow as pa
 from txloom.current.folding import encoded as n
 from txloom.current.folding.chains import follow
 from txloom.current.folding.column_nulling import filled, null_columns
-from txloom.current.folding.contradictions import contradictions
+from txloom.current.folding.contradictions import Compared, contradictions
 from txloom.current.folding.effects import join, table
 from txloom.current.folding.latest import Known, latest
 from txloom.current.folding.value_sources import Images
@@ -65,7 +65,9 @@ def fold(
     xids = pa.chunked_array([*rows.column("_txloom_xid").chunks, *changes.column("_txloom_xid").chunks], pa.string())
     columns_of = table(effects, numbers, images, xids)
     if evidence:
-        columns_of["_txloom_evidence"] = contradictions(effects, numbers, images, chained, known, xids, cleaned)
+        columns_of["_txloom_evidence"] = contradictions(
+            effects, numbers, images, Compared(chained, cleaned), known, xids
+        )
     added = [name for name in columns_of if name not in columns]
     return pa.Table.from_pydict({name: columns_of[name] for name in [*columns, *added]})
 

@@ -5,11 +5,15 @@ from dataclasses import dataclass, field
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.settling.computed import Computed, are_compared, compare, computed_as_before
+from txloom.steps.settling.computed_tables import record_computed
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.declarations.earlier_steps import is_buffered
 from txloom.storage.declarations.incomplete import incomplete_tables
 from txloom.storage.delta.read_session import reading
+
+RECORDED = "recorded:"
+"""How the stamp of a table begins that has a record in `computed_tables`; one of earlier versions is compared again."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ def follow_declaration(step: Step, pipeline: Pipeline) -> Followed | None:
         return Followed()
     if not is_buffered(step.pipeline, seen):
         return None
-    stamp = f"{_taken_up(step.pipeline, pipeline)}{seen.declared.stamp}"
+    stamp = f"{RECORDED}{_taken_up(step.pipeline, pipeline)}{seen.declared.stamp}"
     with reading():
         if are_compared(pipeline, paths, stamp):
             return Followed(computed_as_before(pipeline, paths, stamp))
@@ -52,7 +56,9 @@ def follow_declaration(step: Step, pipeline: Pipeline) -> Followed | None:
 
     states = settle(step, pipeline, seen)
     incomplete = incomplete_tables(pipeline, states)
-    return Followed(compare(pipeline, paths, states, "" if incomplete else stamp), incomplete)
+    computed = compare(pipeline, paths, states, "" if incomplete else stamp)
+    record_computed(pipeline, paths, states, computed, step.run_id)
+    return Followed(computed, incomplete)
 
 
 def _taken_up(declared: Pipeline, pipeline: Pipeline) -> str:

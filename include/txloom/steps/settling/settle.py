@@ -28,7 +28,7 @@ from txloom.storage.declarations.loaded import completed_by
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.declarations.source_samples import find_rejected
 from txloom.storage.declarations.undeclared_columns import Adopted, adopted
-from txloom.storage.landing import landing_plan
+from txloom.storage.landing import landing_plan, loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.valid_through import valid_through
 from txloom.storage.publishing.watermark import Watermark
@@ -272,10 +272,13 @@ def completed_by_rows(
     since = {table: record.since_csn for (_, table), record in by_csn}
     dates = kept_columns.completing(pipeline, paths, since, reached)
     by_date = {pair: dates[pair[1]] for pair in lacking if pair not in loaded and pair[1] in dates}
+    of_operators = loaded_snapshots.loaded(pipeline, paths, reached.valid_through, reached.release)
+    reasons = {
+        pair: r.FROM_LOAD if of_operators.get(pair[1]) == csn else r.FROM_CONNECTOR for pair, csn in loaded.items()
+    }
     return [
-        replace(lacking[pair], status=r.COMPLETE, since_csn=csn, reason=reason, missing=None)
-        for reason, completed in ((r.FROM_LOAD, loaded), (r.FROM_DATE, by_date))
-        for pair, csn in completed.items()
+        replace(lacking[pair], status=r.COMPLETE, since_csn=csn, reason=reasons.get(pair, r.FROM_DATE), missing=None)
+        for pair, csn in (loaded | by_date).items()
     ]
 
 
@@ -285,7 +288,7 @@ def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> Non
     Those of tables that are not declared any more, or whose messages have come, are closed; a load closes its ones.
     """
     newest = {name: states[pair].newest for name, pair in feeding(pipeline).items() if pair in states}
-    still = {name for name, record in newest.items() if record.status == r.INCOMPLETE or record.reason == r.FROM_LOAD}
+    still = {name for name, record in newest.items() if record.status == r.INCOMPLETE or record.reason in r.LOADED}
     known = [row for row in findings.open_findings(step.paths) if row["code"] == f.INCOMPLETE]
     gone = [row for row in known if row["table"] not in still]
     findings.close(step.paths, gone, step.run_id, "its missing rows have come, or no declared table has this history")

@@ -37,6 +37,7 @@ FROM_EARLIER = "an earlier version"
 FROM_MESSAGES = "rebuilt from messages"
 FROM_HISTORY = "rebuilt from history"
 FROM_LOAD = "a loaded snapshot"
+FROM_CONNECTOR = "a snapshot of the connector"
 FROM_DATE = "the extracts of a date"
 ONLY_SINCE = "only since"
 LOST = "its history was lost"
@@ -44,6 +45,8 @@ ROWS_OF_BEFORE = "rows came for transactions of before"
 TAKEN_UP = "a column was taken up"
 """Reasons why a history is complete from a csn on. FROM_STREAM: it has every message since the pipeline's first.
 ROWS_OF_BEFORE, TAKEN_UP and LOST: of DECLARED, why a merge has to make rows of earlier transactions once more."""
+LOADED = (FROM_LOAD, FROM_CONNECTOR)
+"""The reasons of histories that a snapshot completes."""
 
 HELD, SHOWN = "held", "taken_up"
 """The entries of a stored declaration that hold `Record.held` and `Record.taken_up`."""
