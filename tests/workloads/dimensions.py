@@ -51,8 +51,8 @@ class Dimensions:
     letters take them.
     below: a table hangs below a child of the aggregate, as in an aggregate of its own. serials: some keys have a column
     that identifies a row by itself. switches: extracts change from full to partial, and back. renames: the topic of
-    metadata, or the fields of change sets, get other names. These four are drawn where a declaration is edited
-    (`edited`).
+    metadata, or the fields of change sets, get other names. partitioned: current tables have partitions, by a column of
+    their key. These five are drawn where a declaration is edited (`edited`).
     """
 
     source: str = GOLDENGATE
@@ -79,6 +79,7 @@ class Dimensions:
     serials: bool = False
     switches: bool = False
     renames: bool = False
+    partitioned: bool = False
 
     @property
     def family(self) -> str:
@@ -148,13 +149,13 @@ def edited(seed: int, source: str) -> Dimensions:
     chance = Random(f"{seed} edited")
     made = drawn(chance, source)
     operations = {each for each in OPERATIONS if chance.random() < 0.25}
-    operations -= {"clean", "dismiss"} if made.impatient else {"dismiss"}
+    operations -= {"clean", "dismiss"} if made.impatient else set()
     below, serials = chance.random() < 0.4, chance.random() < 0.4
     switches = source == EXTRACTS and chance.random() < 0.5
     is_renamed = made.family in (GOLDENGATE, "debezium", "change_sets") and not made.cut
     renames = is_renamed and chance.random() < 0.4
     operations = frozenset(operations)
-    made = replace(made, forged=False)
+    made = replace(made, forged=False, partitioned=chance.random() < 0.4)
     return replace(made, operations=operations, below=below, serials=serials, switches=switches, renames=renames)
 
 

@@ -35,7 +35,7 @@ from workloads.sources.database import GIVEN_UP, name_after
 from workloads.sources.extracts import Extractor, Extracts
 from workloads.sources.shapes import SourceText
 
-OPERATIONS = ("clean", "die", "optimize", "rebuild", "redrive", "remember", "vacuum")
+OPERATIONS = ("clean", "die", "dismiss", "optimize", "rebuild", "redrive", "remember", "vacuum")
 
 
 @contextmanager

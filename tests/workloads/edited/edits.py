@@ -15,6 +15,9 @@ from workloads.sources.shapes import SERIAL, Shape, SourceText
 SPELLING = (GOLDENGATE, *WAL2JSON, *ALONE, EXTRACTS)
 """The sources that print uuids and times otherwise than their types are read."""
 
+PARTED = ("int", "long", "string", "date")
+"""The types of columns that a table may have partitions by."""
+
 
 def first_view(made: Shape, chance: Random) -> View:
     """Return a first declaration of a source: all of it, or some."""
@@ -34,7 +37,9 @@ def _whole(made: Shape, name: str) -> Watched:
     columns = {column: column for column in table.columns}
     followed = {column: times for column, times in renamed.items() if made.foretold or column in table.key}
     spells = made.dimensions.source in SPELLING
-    return Watched(table, name, table.key, columns, (name, f"{name}_changes"), spells=spells, followed=followed)
+    watched = Watched(table, name, table.key, columns, (name, f"{name}_changes"), spells=spells, followed=followed)
+    parts = [each for each in table.key if made.dimensions.partitioned and table.columns[each] in PARTED]
+    return replace(watched, partition=parts[0] if parts else None)
 
 
 def _aggregates(made: Shape) -> Iterator[Documents]:
@@ -153,6 +158,9 @@ def _rename_column(view: View, made: Shape, chance: Random) -> View | None:
     seen = view.watched[name]
     old = chance.choice([*seen.columns])
     source = seen.columns[old]
+    if source == seen.partition:
+        # Delta cannot change the partitions of a table: the edit is refused.
+        return None
     # The name may be that of a column that is not declared (any more); its values in the lake have its type.
     kinds = made.tables[name].columns
     free = [other for other in kinds if other not in seen.columns and kinds[other] == kinds[source]]
@@ -169,7 +177,8 @@ def _exchange_columns(view: View, made: Shape, chance: Random) -> View | None:
     seen = view.watched[name]
     kinds = made.tables[name].columns
     kind_of = {lake: (kinds[source], seen.table.columns[lake]) for lake, source in seen.columns.items()}
-    pairs = [pair for pair in combinations(seen.columns, 2) if kind_of[pair[0]] == kind_of[pair[1]]]
+    moved = [lake for lake, source in seen.columns.items() if source != seen.partition]
+    pairs = [pair for pair in combinations(moved, 2) if kind_of[pair[0]] == kind_of[pair[1]]]
     if not pairs:
         return None
     one, other = chance.choice(pairs)
@@ -269,6 +278,28 @@ def _change_relation(view: View, made: Shape, chance: Random) -> View | None:
     )
 
 
+def _change_parent_key(view: View, made: Shape, chance: Random) -> View | None:
+    """Let a child have the key of its root in another order of columns, where their types allow it."""
+    if not view.aggregates:
+        return None
+    number = chance.randrange(len(view.aggregates))
+    each = view.aggregates[number]
+    if not each.children:
+        return None
+    place = chance.randrange(len(each.children))
+    child = each.children[place]
+    kinds, key = made.tables[child.table].columns, made.tables[each.root].key
+    kind_of = {column: made.tables[each.root].columns[column] for column in key}
+    orders = [
+        order
+        for order in permutations(made.hanging[child.table][1].parent_key)
+        if all(kinds[column] == kind_of[name] for name, column in zip(key, order, strict=True))
+    ]
+    other = replace(child, parent_key=chance.choice(orders))
+    children = (*each.children[:place], other, *each.children[place + 1 :])
+    return _with_aggregate(view, number, replace(each, children=children))
+
+
 def _change_key(view: View, made: Shape, chance: Random) -> View | None:
     """Declare another key: other columns that identify a row too, or the same ones in another order."""
     name = chance.choice(sorted(view.watched))
@@ -357,6 +388,7 @@ EDITS = (
     _rename_field,
     _rename_documents,
     _change_relation,
+    _change_parent_key,
     _change_key,
     _change_key,
     _widen_type,

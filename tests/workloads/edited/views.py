@@ -32,7 +32,8 @@ class Watched:
     source prints these otherwise than they are read (`sources.kinds.printed`).
     takes_up: whether the lake takes up columns that are not declared. taken_up: the undeclared columns that the
     lake took up, each with its name in the source; the lake stores the values of these columns as text. followed: how
-    many of the new names that the source gave a column the declaration has, by the column's first name.
+    many of the new names that the source gave a column the declaration has, by the column's first name. partition: the
+    source's column by which its current table has partitions.
     """
 
     source: Table
@@ -46,6 +47,7 @@ class Watched:
     takes_up: bool = False
     taken_up: Mapping[str, str] = field(default_factory=dict)
     followed: Mapping[str, int] = field(default_factory=dict)
+    partition: str | None = None
 
     @property
     def table(self) -> Table:
@@ -274,7 +276,9 @@ def declaration(view: View, inbox: Path, source: SourceText) -> str:
         lines += ["  mirrors:"]
         for seen in view.mirrors:
             assert seen.mirror is not None
-            lines.append(f"    - {{table: {seen.name}, current: {seen.mirror[0]}, history: {seen.mirror[1]}}}")
+            partition = "" if seen.partition is None else f", partition_by: {seen.in_lake(seen.partition)}"
+            names = f"table: {seen.name}, current: {seen.mirror[0]}, history: {seen.mirror[1]}"
+            lines.append(f"    - {{{names}{partition}}}")
     if view.aggregates:
         lines += ["  aggregates:"]
         for documents, each in zip(view.aggregates, map(view.aggregate, view.aggregates), strict=True):
