@@ -9,10 +9,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from lake import Lake
 from services.connect import Connect
 from services.process import wait_until
+from steps.audit.audited_lake import AuditedLake
 from txloom.config import load
 from txloom.quality import findings as f
 from txloom.storage.checks import findings
@@ -44,6 +46,26 @@ tables:
     columns: {{order_id: long, line: int, item: string, qty: 'decimal(38,10)'}}
 targets:
   mirrors: ["*"]
+"""
+ODD = """
+    CREATE TABLE odd (id int PRIMARY KEY, free numeric, scaled numeric(10,2), wide float8, small float4);
+    INSERT INTO odd VALUES (1, 'NaN', 'NaN', 'NaN', 'NaN'), (2, 'Infinity', 1.50, 'Infinity', '-Infinity');
+"""
+MORE_ODD = "INSERT INTO odd VALUES (3, '-Infinity', 0, '-Infinity', 0.1), (4, 'NaN', 2, 1e20, 'NaN')"
+DECLARED_ODD = """
+name: live
+source:
+  format: debezium
+  kafka: {{brokers: '{brokers}', topics: [dev.public.odd]}}
+  transaction_topic: dev.transaction
+completeness: {{rule: counts, patience: 2h}}
+tables:
+  - name: odd
+    source: public.odd
+    key: [id]
+    columns: {{id: int, free: string, scaled: string, wide: string, small: string}}
+targets: {{mirrors: [odd]}}
+audit: {{connection: live_db, wait: 1s}}
 """
 LARGE = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300) n)"
 MANY = 4_000
@@ -201,3 +223,37 @@ def test_columns_that_the_database_renames_keep_their_values(connect: Connect, l
         expected = {each: {NEW_NAMES.get(name, name): v for name, v in row.items()} for each, row in there.items()}
         assert in_lake(live, table, key) == expected
     assert findings.open_findings(paths) == []
+
+
+@pytest.mark.long
+def test_numbers_that_are_no_numbers_are_audited_as_the_connector_sends_them(
+    connect: Connect, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgres = connect.postgres
+    postgres.fresh_database(connect.database, ODD)
+    about = {"conn_type": "postgres", "host": postgres.host, "port": postgres.port, "login": postgres.user}
+    monkeypatch.setenv("AIRFLOW_CONN_LIVE_DB", json.dumps({**about, "schema": connect.database}))
+    connect.start()
+    try:
+        wait_until(lambda: connect.place, "the end of the snapshot")
+        postgres.psql(MORE_ODD, connect.database)
+        wait_until(lambda: "dev.transaction" in connect.broker.topics(), "the first transaction")
+        file = tmp_path / "live.yaml"
+        file.write_text(DECLARED_ODD.format(brokers=connect.broker.address))
+        lake = AuditedLake(spark, tmp_path, load(file, connected=False))
+
+        def shows(rows: int) -> bool:
+            lake.run()
+            return len(lake.rows("odd")) == rows
+
+        wait_until(lambda: shows(4), "all rows", within=180)
+        lake.audit()
+        (row,) = lake.results().values()
+        assert (row["verdict"], row["rows"], row["differing"]) == ("equal", 4, 0)
+        DeltaTable(lake.path("odd")).update(updates={"free": "'Infinity'"}, predicate="id = 1")
+        postgres.psql("INSERT INTO odd (id) VALUES (5)", connect.database)
+        wait_until(lambda: shows(5), "the last row", within=180)
+        lake.audit()
+        assert (lake.results()["odd"]["verdict"], lake.results()["odd"]["differing"]) == ("different", 1)
+    finally:
+        connect.forget()
