@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from workloads.dimensions import Dimensions
 JUNK = ("", "{}", "[]", "null ", "x", '{"a":', '"text"', "5", "\ufeff{}", "[" * 300)
 """Messages that are none, of any format."""
 JUNK_RECORDS = ('{"value": 5, "headers": 5}', '{"value": "x", "headers": "abc"}', '{"value": {}, "headers": [["a"]]}')
+TRUNCATE = re.compile(rb'op\\?": ?\\?"t\\?"')
+"""The operation of a truncate, also inside a record's text."""
 
 
 Packed = Callable[[str, Sequence[str], str], bytes]
@@ -100,9 +103,19 @@ class Producer:
         bounds = zip([0, *ends], [*ends, len(lines)], strict=True)
         return [part for part in (b"".join(lines[a:b]) for a, b in bounds) if part]
 
+    def _end_of_truncates(self, content: bytes) -> int:
+        """Return where the last truncate of MySQL ends; 1 without one.
+
+        No metadata counts such a message, so that cuts lack it while it is still written.
+        """
+        if self._dimensions.source != "debezium/mysql":
+            return 1
+        at = max((each.end() for each in TRUNCATE.finditer(content)), default=0)
+        return max(content.find(b"\n", at) + 1, 1) if at else 1
+
     def _append(self, topic: str, content: bytes, *, last: bool) -> None:
         if self._dimensions.cut and not last and self._chance.random() < 0.5:
-            at = self._chance.randint(1, len(content))
+            at = self._chance.randint(self._end_of_truncates(content), len(content))
             self._rest[topic], content = content[at:], content[:at]
         number = self._parts.setdefault(topic, 1)
         file = self._root / topic / f"all-{number}.jsonl"
@@ -117,8 +130,9 @@ class Producer:
 
         One topic of a landing has such files: what lies in the other ones makes later transactions whole.
         """
-        if self._dimensions.cut and topic == self._slow and len(content) > 1 and self._chance.random() < 0.6:
-            at = self._chance.randint(1, len(content) - 1)
+        first = self._end_of_truncates(content)
+        if self._dimensions.cut and topic == self._slow and len(content) > first + 1 and self._chance.random() < 0.6:
+            at = self._chance.randint(first + 1, len(content) - 1)
             at -= content[:at].endswith(b"\n")
             self._unfinished[file], content = content[at:], content[:at]
         file.write_bytes(content)

@@ -8,11 +8,11 @@ from pathlib import Path
 from random import Random
 
 from oracle.declarations import Child
-from workloads.dimensions import ALONE, CHANGE_SETS, DEBEZIUM, EXTRACTS, GOLDENGATE, WAL2JSON
+from workloads.dimensions import ALONE, CHANGE_SETS, DEBEZIUM, EXTRACTS, GOLDENGATE
 from workloads.edited.views import WIDER, Documents, View, Watched, declaration
 from workloads.sources.shapes import SERIAL, Shape, SourceText
 
-SPELLING = (GOLDENGATE, *WAL2JSON, *ALONE, EXTRACTS)
+SPELLING = (GOLDENGATE, *ALONE, EXTRACTS)
 """The sources that print uuids and times otherwise than their types are read."""
 
 PARTED = ("int", "long", "string", "date")
