@@ -96,3 +96,14 @@ def test_tables_of_an_earlier_version_get_records_without_being_computed_again(s
     merges = [dict(row["counts"]) for row in shop.lake.rows("ledger") if row["step"] == "merge_current"]
     assert sum(counts.get("anew", 0) for counts in merges) == 0
     assert shop.shown("doc_current") == shop.documents()
+
+
+def test_documents_are_as_complete_as_the_least_of_their_members(shop: EditedShop) -> None:
+    shop.declare(BOTH, [OF_ORDERS])
+    fill(shop)
+    shop.forget()
+    shop.declare(BOTH, [OF_ORDERS], [DOCUMENTS])
+    shop.run()
+    known = newest(shop)
+    assert (known["orders"]["status"], known["doc_current"]["status"]) == (r.COMPLETE, r.INCOMPLETE)
+    assert known["doc_current"]["since_csn"] > known["orders"]["since_csn"] == 0
