@@ -50,7 +50,6 @@ TESTED_BY = {
     "storage/dead_letters/spark_rows": "cycles/test_producer_faults",
     "storage/declarations/earlier_steps": "steps/settling/test_edits_between_steps",
     "storage/declarations/history_rewriting": "steps/settling/test_settle",
-    "storage/declarations/incomplete": "steps/settling/test_settle",
     "storage/declarations/lagging": "steps/settling/test_lost_histories",
     "storage/declarations/loaded": "steps/settling/test_settle",
     "storage/declarations/marks": "steps/settling/test_settle",

@@ -97,12 +97,9 @@ HINTS = {
     "lists. Find out since when (txloom explain), load just these rows (jobs/repair.py), audit it again.",
     DOCUMENTS_DIFFER: "An audit composed the documents of their members' rows, and the published ones are other ones, "
     "which audit_results lists. Let a backfill of the aggregate compare and replace them, then audit again.",
-    INCOMPLETE: "The declaration of the table changed, and some earlier messages cannot be read again. If the "
-    "evidence names dead letters, redrive them (jobs/redrive.py). Otherwise, load a snapshot "
-    "of the table as of the last missing csn or a later one (the pipeline's load DAG, or jobs/load_snapshot.py). When "
-    "the stream reaches the csn of the snapshot, the table is complete: the same cycle shows the table and closes this "
-    "finding. In a pipeline of full extracts, the next date that has the table also completes it. In a pipeline of "
-    "partial extracts, the first extract of the table completes it if no earlier date had the table.",
+    INCOMPLETE: "Load a snapshot of the table as of the last missing csn or a later one (the pipeline's load DAG, or "
+    "jobs/load_snapshot.py). When the stream reaches the csn of the snapshot, cuts show the table, and this finding "
+    "closes. After that, read.as_of refuses every csn below that of the snapshot.",
     UNANSWERED: "Look at the connector's task in Kafka Connect, and restart it where it failed. It takes signals where "
     "signal.enabled.channels has kafka and signal.kafka.topic is the declared topic; one that was sent while no task "
     "ran may be lost. When the task runs and the request stays as it is, give it up (jobs/request_snapshot.py "
@@ -141,7 +138,10 @@ SEVERITIES = {ADDED: "info", XID_AGAIN: "info", RUNS_OVERLAP: "info"} | dict.fro
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact: what, in which table and column (table None: the whole source), since which csn, and what shows it."""
+    """One fact: what, in which table and column (table None: the whole source), since which csn, and what shows it.
+
+    todo: what to do in this case; None: what `HINTS` says about the code.
+    """
 
     code: str
     table: str | None
@@ -149,6 +149,7 @@ class Finding:
     since_csn: int | None
     xid: str | None
     evidence: str
+    todo: str | None = None
 
     @property
     def severity(self) -> str:
@@ -157,5 +158,7 @@ class Finding:
 
     def hint(self, source_format: str | None = None) -> str:
         """Return what to do, as it fits the producer of a source format; None: whatever the format."""
+        if self.todo is not None:
+            return self.todo
         of_format = GOLDENGATE_HINTS if source_format == "goldengate" else {}
         return of_format.get(self.code, HINTS[self.code])

@@ -153,7 +153,12 @@ def test_the_plan_and_the_finding_name_the_redrive(tmp_path: Path, rule: str) ->
     (says,) = evidence(shop)
     assert missing in says
     shown = with_present_hints(shop.lake.pipeline, shop.lake.paths, open_findings(shop.lake.paths))
-    assert [each["hint"] for each in shown if each["code"] == INCOMPLETE] == [REDRIVE_HINT]
+    hint = REDRIVE_HINT.format(table="lines", pipeline="shop", dag="shop_dead_letters", csn=130)
+    assert [each["hint"] for each in shown if each["code"] == INCOMPLETE] == [hint]
+    assert hint.startswith(
+        'Redrive the dead letters with the cause "unknown table" that have rows of lines: '
+        'jobs/redrive.py --pipeline shop --cause "unknown table", or the DAG shop_dead_letters.'
+    )
 
 
 @RULES
@@ -205,7 +210,8 @@ def test_the_finding_says_that_dead_letters_were_dismissed(tmp_path: Path) -> No
     assert 'rows are dead letters with the cause "unknown table", and some of these were dismissed' in says
     (row,) = [each for each in open_findings(shop.lake.paths) if each["code"] == INCOMPLETE]
     (shown,) = with_present_hints(shop.lake.pipeline, shop.lake.paths, [row])
-    assert shown["hint"] == row["hint"] != REDRIVE_HINT
+    assert shown["hint"] == row["hint"]
+    assert shown["hint"].startswith("Load a snapshot of lines as of csn 130 or a later one: ")
 
 
 @RULES

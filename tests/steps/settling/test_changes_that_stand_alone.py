@@ -62,7 +62,8 @@ def test_a_table_whose_changes_were_removed_before_anybody_watched_it_needs_a_sn
     assert ids(lake, "a") == [10, 13]
     assert ids(lake, "b") is None
     (row,) = [row for row in findings.open_findings(lake.paths) if row["code"] == f.INCOMPLETE]
-    assert (row["table"], row["since_csn"]) == ("b", 12)
+    assert (row["table"], row["since_csn"]) == ("b", 11)
+    assert "(csn 11 to 12)" in row["evidence"]
 
 
 def test_changes_that_were_delivered_again_are_not_missing(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def test_a_history_that_was_made_again_without_its_snapshot_takes_another_one(sh
     shop.declare(BOTH, [OF_LINES, OF_ORDERS], keys=keys)
     shop.run()
     (finding,) = incomplete(shop)
-    assert finding["since_csn"] == shop.csn
+    assert finding["since_csn"] == min(shop.states)
+    assert f"(csn {min(shop.states)} to {shop.csn})" in finding["evidence"]
     with (
         nullcontext() if key == "[id]" else pytest.raises(ConfigurationError, match="has no key, and was loaded as of")
     ):

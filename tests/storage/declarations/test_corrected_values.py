@@ -1,5 +1,6 @@
 """Edits of `source.debezium`: values that were read by a wrong option are made again from their messages."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -70,7 +71,8 @@ def at(milliseconds: float) -> datetime:
 def incomplete(shop: ConnectorShop) -> list[tuple[str, int]]:
     """Return table and csn of the open findings about histories that lack changes."""
     rows = findings.open_findings(shop.lake.paths)
-    return [(row["table"], row["since_csn"]) for row in rows if row["code"] == INCOMPLETE]
+    last = re.compile(r"csn \d+ to (\d+)").findall
+    return [(row["table"], int(last(row["evidence"])[0])) for row in rows if row["code"] == INCOMPLETE]
 
 
 def versions(shop: ConnectorShop, *tables: str) -> list[int]:

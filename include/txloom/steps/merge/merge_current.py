@@ -91,7 +91,7 @@ def merge_current(step: Step) -> Counts:
     counts = {"merged": merged, "changes": work.changes, "release": target.release}
     counts |= {"anew": len(computed.anew)} if computed.anew else {}
     counts |= {"incomplete": len(followed.incomplete)} if followed.incomplete else {}
-    counts |= {"findings": len(new)} | ({"failed": len(failures.errors)} if failures.errors else {})
+    counts |= {"findings": len(new) + followed.opened} | ({"failed": len(failures.errors)} if failures.errors else {})
     detail = str(failures) or None
     entry = Entry(
         run_id,

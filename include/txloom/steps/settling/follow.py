@@ -23,10 +23,14 @@ class Followed:
     Args:
         computed: what current tables are computed from.
         incomplete: source tables whose changes are not all there.
+        opened: how many findings were opened.
+        is_settled: whether histories were compared with the records, because the declaration or a table changed.
     """
 
     computed: Computed = field(default_factory=Computed)
     incomplete: Collection[str] = ()
+    opened: int = 0
+    is_settled: bool = False
 
 
 def follow_declaration(step: Step, pipeline: Pipeline) -> Followed | None:
@@ -54,11 +58,11 @@ def follow_declaration(step: Step, pipeline: Pipeline) -> Followed | None:
             return Followed(computed_as_before(pipeline, paths, stamp))
     from txloom.steps.settling.settle import settle  # a cycle that has nothing to settle loads neither pandas nor Spark
 
-    states = settle(step, pipeline, seen)
+    states, opened = settle(step, pipeline, seen)
     incomplete = incomplete_tables(pipeline, states)
     computed = compare(pipeline, paths, states, "" if incomplete else stamp)
     record_computed(pipeline, paths, states, computed, step.run_id)
-    return Followed(computed, incomplete)
+    return Followed(computed, incomplete, opened, is_settled=True)
 
 
 def _taken_up(declared: Pipeline, pipeline: Pipeline) -> str:

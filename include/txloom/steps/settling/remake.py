@@ -23,6 +23,7 @@ from txloom.steps.settling.replacing import replace_rows, take_out_keyless, take
 from txloom.steps.step import Step
 from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.declarations import history_rewriting
+from txloom.storage.declarations.incomplete import GONE, NOT_ARRIVED, describe_csns
 from txloom.storage.declarations.records import WAITING, Pair, Record, State
 from txloom.storage.declarations.records import states as states_of
 from txloom.storage.declarations.redeclared import declared_over
@@ -81,15 +82,14 @@ class Missing:
         """Return what is missing in words."""
         if not self.transactions:
             return "nothing"
-        what = "rows have not arrived yet" if self.may_come else "messages are not kept any more, or cannot be read"
+        what = NOT_ARRIVED if self.may_come else GONE
         if self.are_rejected:
             what = REJECTED
         if self.are_dismissed:
             what = DISMISSED
         if self.is_undeclared:
             what = "tables and columns that were not declared yet were not kept"
-        between = f"csn {self.first_csn} to {self.last_csn}"
-        return f"of {self.transactions} transactions ({between}), {what}"
+        return f"of {self.transactions} transactions {describe_csns(self.first_csn, self.last_csn)}, {what}"
 
 
 def remake(

@@ -23,7 +23,13 @@ from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.checks import findings
 from txloom.storage.declarations import history_rewriting
 from txloom.storage.declarations import records as r
-from txloom.storage.declarations.incomplete import current_tables_of, feeding
+from txloom.storage.declarations.incomplete import (
+    current_tables_of,
+    feeding,
+    first_missing,
+    insufficient_loads,
+    present_hints,
+)
 from txloom.storage.declarations.loaded import completed_by
 from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.declarations.source_samples import find_rejected
@@ -37,8 +43,8 @@ from txloom.storage.snapshots import kept_columns
 LOG = logging.getLogger(__name__)
 
 
-def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, State]:
-    """Make what is open of histories, and return the state of every history's member.
+def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> tuple[dict[Pair, State], int]:
+    """Make what is open of histories; return the state of every history's member, and how many findings were opened.
 
     Args:
         step: the declaration, the tables and the run.
@@ -66,11 +72,10 @@ def settle(step: Step, pipeline: Pipeline, seen: BufferState) -> dict[Pair, Stat
         if (record := settled_by(step.pipeline, states[pair], need, made.get(pair, remake.Missing()), now)) is not None
     ]
     follow_names(pipeline, paths, step.run_id)
-    findings.record(paths, nulls_of(states, needs, made), step.run_id, step.pipeline.source.format)
+    nulls = findings.record(paths, nulls_of(states, needs, made), step.run_id, step.pipeline.source.format)
     states = _enter(step, settled, states)
     states = _enter(step, completed_by_rows(pipeline, paths, states, declared, seen), states)
-    _report(step, pipeline, states)
-    return states
+    return states, len(nulls) + _report(step, pipeline, states)
 
 
 def _enter(step: Step, settled: Sequence[Record], states: dict[Pair, State]) -> dict[Pair, State]:
@@ -282,8 +287,8 @@ def completed_by_rows(
     ]
 
 
-def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> None:
-    """Record a finding for each table that needs a snapshot because its history is not complete.
+def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> int:
+    """Record a finding for each table that needs a snapshot because its history is not complete; count new findings.
 
     Those of tables that are not declared any more, or whose messages have come, are closed; a load closes its ones.
     """
@@ -292,18 +297,32 @@ def _report(step: Step, pipeline: Pipeline, states: Mapping[Pair, State]) -> Non
     known = [row for row in findings.open_findings(step.paths) if row["code"] == f.INCOMPLETE]
     gone = [row for row in known if row["table"] not in still]
     findings.close(step.paths, gone, step.run_id, "its missing rows have come, or no declared table has this history")
+    lacking = {name: record for name, record in newest.items() if record.status == r.INCOMPLETE}
+    if not lacking:
+        return 0
+    hints, loads = present_hints(pipeline, step.paths, states), insufficient_loads(pipeline, step.paths, lacking)
     seen: Sequence[Finding] = [
-        Finding(f.INCOMPLETE, name, None, record.since_csn - 1, None, _describe_effect(pipeline, name, record))
-        for name, record in newest.items()
-        if record.status == r.INCOMPLETE
+        Finding(
+            *(f.INCOMPLETE, name, None, first_missing(record), None),
+            _describe_effect(pipeline, name, record, loads.get(name)),
+            hints[name],
+        )
+        for name, record in lacking.items()
     ]
-    findings.record(step.paths, seen, step.run_id, step.pipeline.source.format)
+    recorded = findings.record(step.paths, seen, step.run_id, step.pipeline.source.format)
+    return len({each.table for each in recorded} - {row["table"] for row in known})
 
 
-def _describe_effect(pipeline: Pipeline, name: str, record: Record) -> str:
-    """Describe what a source table lacks, and which tables readers do not see because of it."""
+def _describe_effect(pipeline: Pipeline, name: str, record: Record, loaded: int | None) -> str:
+    """Describe what a source table lacks, and which tables readers do not see because of it.
+
+    loaded: the csn of a snapshot that was loaded, and that does not reach the last missing csn; None: there is none.
+    """
     left_out = ", ".join(current_tables_of(pipeline, [name]))
     effect = f"cuts leave out {left_out}"
     if pipeline.targets.incomplete == "hold":
         effect = f"no cut is published until {left_out} can be shown (targets.incomplete: hold)"
-    return f"{record.table}: {record.missing}; {effect}"
+    parts = [f"{record.table}: {record.missing}", f"it has every change from csn {record.since_csn} on", effect]
+    if loaded is not None:
+        parts.append(f"the snapshot that was loaded as of csn {loaded} does not reach csn {record.since_csn - 1}")
+    return "; ".join(parts)

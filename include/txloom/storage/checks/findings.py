@@ -58,8 +58,8 @@ def record(
     """Append findings that are not open yet, of each the earliest, and print them to the log; return those.
 
     A column that the source added is appended again when a lower csn has it: a transaction that waited is released
-    after later ones. The finding of an incomplete history is appended again when its evidence changes. A repeated
-    call appends nothing.
+    after later ones. The finding of an incomplete history is appended again when its evidence or its hint changes. A
+    repeated call appends nothing.
 
     Args:
         paths: the tables of the pipeline.
@@ -75,7 +75,7 @@ def record(
         return []
     for row in open_findings(paths):
         again = new.get(name_of(row))
-        if again is not None and not _is_news(again, row):
+        if again is not None and not _is_news(again, row, source_format):
             del new[name_of(row)]
     append(paths, [_row(each, run_id, source_format) for each in new.values()])
     for each in new.values():
@@ -83,10 +83,10 @@ def record(
     return list(new.values())
 
 
-def _is_news(finding: Finding, row: dict[str, Any]) -> bool:
+def _is_news(finding: Finding, row: dict[str, Any], source_format: str | None) -> bool:
     """Return whether a finding is appended although it is open; row: the open one."""
     if finding.code == INCOMPLETE:
-        return bool(finding.evidence != row["evidence"])
+        return (finding.evidence, finding.hint(source_format)) != (row["evidence"], row["hint"])
     return finding.code == ADDED and (finding.since_csn or 0) < row["since_csn"]
 
 
@@ -147,7 +147,7 @@ def name_of(row: Mapping[str, Any]) -> Name:
 
 def _row(finding: Finding, run_id: str, source_format: str | None = None) -> dict[str, Any]:
     return {
-        **vars(finding),
+        **{name: value for name, value in vars(finding).items() if name in FINDINGS.names},
         "severity": finding.severity,
         "needs_snapshot": finding.code in NEEDS_SNAPSHOT,
         "hint": finding.hint(source_format),

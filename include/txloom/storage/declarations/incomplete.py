@@ -1,8 +1,10 @@
 """The tables that are not complete, because a declaration changed and messages of before are not kept."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeforeHistory
 from txloom.events.rejections import UNKNOWN_TABLE
@@ -10,21 +12,25 @@ from txloom.quality import findings as f
 from txloom.storage.declarations import marks
 from txloom.storage.declarations import records as r
 from txloom.storage.declarations.loaded import completed_by
-from txloom.storage.declarations.records import Pair, State
+from txloom.storage.declarations.records import Pair, Record, State
 from txloom.storage.declarations.source_samples import find_rejected
 from txloom.storage.landing import loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
+from txloom.storage.snapshots import kept_columns
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
 REDRIVE_HINT = (
-    f'Dead letters with the cause "{UNKNOWN_TABLE}" have rows of this table that came before it was declared. '
-    "Redrive these dead letters (the pipeline's dead letters DAG, or jobs/redrive.py). The next cycle takes the rows. "
-    "If no row is missing then, that cycle shows the table and closes this finding. If you dismissed some of the dead "
-    "letters, load a snapshot of the table (jobs/load_snapshot.py)."
+    f'Redrive the dead letters with the cause "{UNKNOWN_TABLE}" that have rows of {{table}}: jobs/redrive.py '
+    f'--pipeline {{pipeline}} --cause "{UNKNOWN_TABLE}", or the DAG {{dag}}. The next cycle takes the rows; if no row '
+    "is missing then, that cycle shows the table and closes this finding. If you dismissed some of these dead letters, "
+    "load a snapshot of {table} as of csn {csn} or a later one (jobs/load_snapshot.py)."
 )
-"""The hint for an incomplete history if open dead letters have rows of its table."""
+"""The hint for an incomplete history if open dead letters have rows of its table; csn: the last missing one."""
+GONE, NOT_ARRIVED = "messages are not kept any more, or cannot be read", "rows have not arrived yet"
+"""What an incomplete history lacks, in words."""
+_CSNS = re.compile(r"\(csn (\d+) to \d+\)")
 
 
 def incomplete_tables(pipeline: Pipeline, states: Mapping[Pair, State]) -> list[str]:
@@ -91,13 +97,99 @@ def completing_loads(
     return loads
 
 
+def describe_csns(first_csn: int, last_csn: int) -> str:
+    """Describe between which csns a history lacks changes, as `first_missing` reads it."""
+    return f"(csn {first_csn} to {last_csn})"
+
+
+def first_missing(record: Record) -> int | None:
+    """Return the first csn of which an incomplete history lacks changes; None: not known.
+
+    `Record.since_csn` is the csn after the last missing one.
+
+    >>> first_missing(Record("h", "t", "incomplete", {}, since_csn=131, missing="of 3 transactions (csn 110 to 130), "))
+    110
+    """
+    csns = _CSNS.search(record.missing or "")
+    return (int(csns[1]) or None) if csns is not None else None
+
+
+def insufficient_loads(pipeline: Pipeline, paths: TablePaths, lacking: Mapping[str, Record]) -> dict[str, int]:
+    """Return by incomplete table the csn of the newest snapshot that was loaded since the edit and is below its gap.
+
+    Such a snapshot does not complete the table. A table without one is left out.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        lacking: by incomplete table, the newest record of its history.
+    """
+    loads = loaded_snapshots.waiting(pipeline, paths, lacking)
+    for release in {record.release for record in lacking.values()}:
+        released = loaded_snapshots.loaded(
+            pipeline, paths, loaded_snapshots.ANY, loaded_snapshots.ANY, after=release
+        ).items()
+        since = {name: csn for name, csn in released if name in lacking and lacking[name].release == release}
+        loads |= {name: max(csn, loads.get(name, csn)) for name, csn in since.items()}
+    return {name: csn for name, csn in loads.items() if csn < lacking[name].since_csn - 1}
+
+
+def present_hints(pipeline: Pipeline, paths: TablePaths, states: Mapping[Pair, State]) -> dict[str, str]:
+    """Return by incomplete table what completes it now, in at most three sentences, the action first.
+
+    A table whose missing messages may still arrive is left out.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        states: of each history's member.
+    """
+    fed = feeding(pipeline)
+    chosen = {name: states[fed[name]] for name in incomplete_tables(pipeline, states)}
+    lacking = {name: state.newest for name, state in chosen.items() if state.is_lacking}
+    if not lacking:
+        return {}
+    loads, rejected = completing_loads(pipeline, paths, states, lacking), find_rejected(pipeline, paths)
+    hints = dict[str, str]()
+    for name, record in lacking.items():
+        about = {"table": name, "pipeline": pipeline.name, "csn": record.since_csn - 1}
+        if name in loads:
+            reached = awaited(loads[name])
+            hints[name] = f"No action is needed: the table is complete, and this finding closes, when {reached}."
+        elif name in rejected and GONE not in (record.missing or ""):
+            hints[name] = REDRIVE_HINT.format(**about, dag=names.dead_letters_dag_id(pipeline.name))
+        else:
+            hints[name] = _describe_load(pipeline, record)
+    return hints
+
+
+def _describe_load(pipeline: Pipeline, record: Record) -> str:
+    """Return the hint for an incomplete history that a snapshot completes, or else later rows."""
+    table, csn = record.pair[1], record.since_csn - 1
+    command = f"jobs/load_snapshot.py --pipeline {pipeline.name} --table {table} --path FOLDER --csn CSN"
+    load = f"load a snapshot of {table} as of csn {csn} or a later one: {command}, or the DAG "
+    load += names.load_dag_id(pipeline.name)
+    first = load.replace("load", "Load", 1)
+    reached, refused = (
+        "When the stream reaches the csn of the snapshot, cuts show the table",
+        "read.as_of refuses every csn",
+    )
+    closes = f"{reached}, this finding closes, and {refused} below that of the snapshot."
+    if kept_columns.is_full(pipeline):
+        date = f"Let the next date that has {table} be compared: it completes the table, and closes this finding."
+        return f"{date} To complete it earlier, {load}. After that, {refused} below that of the date or the snapshot."
+    if pipeline.source.snapshots is not None:
+        return f"{first}. If no earlier date had the table, its first extract also completes it. {closes}"
+    if NOT_ARRIVED in (record.missing or ""):
+        wait = "If the source can still send the missing rows, wait: the cycle that takes them completes the table."
+        return f"{wait} Otherwise, {load}. {closes}"
+    return f"{first}. {reached}, and this finding closes. After that, {refused} below that of the snapshot."
+
+
 def with_present_hints(
     pipeline: Pipeline, paths: TablePaths, findings: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return open findings; the hint of an incomplete history says what completes it now.
-
-    If a loaded snapshot will complete the history, the hint says that no action is needed. Otherwise, it names the
-    redrive if open dead letters have rows that came before the table was declared.
+    """Return open findings; the hint of an incomplete history says what completes it now, as `present_hints` does.
 
     Args:
         pipeline: the declaration.
@@ -106,15 +198,11 @@ def with_present_hints(
     """
     if not any(row["code"] == f.INCOMPLETE for row in findings):
         return [*findings]
-    states = r.states(r.read(paths))
-    loads = completing_loads(pipeline, paths, states, incomplete_tables(pipeline, states))
-
-    def hint(csn: int) -> dict[str, str]:
-        return {"hint": f"No action is needed: the table is complete, and this finding closes, when {awaited(csn)}."}
-
-    hints = {table: {"hint": REDRIVE_HINT} for table in find_rejected(pipeline, paths)}
-    hints |= {row["table"]: hint(loads[row["table"]]) for row in findings if row["table"] in loads}
-    return [row | (hints.get(row["table"], {}) if row["code"] == f.INCOMPLETE else {}) for row in findings]
+    hints = present_hints(pipeline, paths, r.states(r.read(paths)))
+    return [
+        row | ({"hint": hints[row["table"]]} if row["code"] == f.INCOMPLETE and row["table"] in hints else {})
+        for row in findings
+    ]
 
 
 def refuse_incomplete(states: Mapping[Pair, State], read_tables: Iterable[RowTable], csn: int) -> None:
