@@ -115,7 +115,6 @@ TESTED_BY = {
     "storage/targets/history_reader": "steps/merge/test_merge_current",
     "storage/targets/row_tables": "steps/merge/test_merge_current_keyless",
     "storage/targets/schemas": "steps/merge/test_merge_current",
-    "storage/targets/shadow_tables": "steps/backfill/test_backfill",
     "storage/targets/spark_documents": "cycles/test_large",
     "storage/views/paging": "storage/views/pipeline/test_lists",
     "storage/views/pipeline/cuts": "storage/views/pipeline/test_lists",

@@ -379,7 +379,8 @@ BACKFILLS = arrow_schema(
 """What became of each table of a backfill; of a run's rows of one table the newest holds. status: rebuilding, rebuilt,
 compared, applied or dropped. samples: a JSON list of rows before and after, bounded. digest: of all that differs.
 state: how far the live table was. A null table speaks of the whole run. to_csn: 2^63-1: to the end. The detail "the
-declaration changed" marks what a merge rebuilt after an edit; its state names the source tables."""
+declaration changed" marks what a merge rebuilt after an edit; its state names the source tables. The table "*" then
+marks what it copied from another history (status copied), or computed again from history (computed)."""
 
 INCIDENTS = arrow_schema(
     [

@@ -31,6 +31,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.valid_through import valid_through
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.runs.ledger import Entry, write_ledger
+from txloom.storage.targets import shadow_tables
 from txloom.storage.targets.row_tables import (
     create,
     create_documents,
@@ -85,6 +86,8 @@ def merge_current(step: Step) -> Counts:
     close_agreeing(healthy, paths, work.agreeing, known, run_id)
     merged = _write_all(healthy, work, failures)
     healthy = without(healthy, failures)
+    if followed.is_settled:
+        shadow_tables.note_made(paths, run_id, shadow_tables.COMPUTED, _computed(healthy, computed))
     if not failures.errors:
         stamp_tables(paths, computed)
     new += note_gone(healthy, paths, known, work.columns, run_id)
@@ -108,6 +111,12 @@ def merge_current(step: Step) -> Counts:
     close_repaired(step.pipeline, paths, target, run_id)
     close_single(step.pipeline, paths, known, several, {*work.rows, *work.documents}, run_id)
     return {"valid_through": target.valid_through, **counts}
+
+
+def _computed(pipeline: Pipeline, computed: Computed) -> list[str]:
+    """Return the current tables, which readers see, that were computed from all of history."""
+    mirrors = [each.current for each in pipeline.targets.mirrors if each.table in computed.anew]
+    return [*mirrors, *(each.current for each in pipeline.targets.aggregates if each.current in computed.anew)]
 
 
 def _created(pipeline: Pipeline, paths: TablePaths, failures: Failures, computed: Computed) -> Pipeline:

@@ -92,6 +92,7 @@ def _write(step: Step, pipeline: Pipeline, copy: Copy) -> None:
     target = next(each for each in scope.histories if each.name == history)
     key = [name for name in target.key if name in target.schema.names]
     if history_rewriting.fill_empty(paths.table(history), key, parts):
+        shadow_tables.note_made(paths, step.run_id, shadow_tables.COPIED, members)
         return
     shadow_tables.note_edit(paths, step.run_id, "rebuilding", members)
     rewrite = shadow_tables.anew(paths.table(names.shadow_table(history)), target.schema, key)

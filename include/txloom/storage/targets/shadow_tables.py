@@ -1,7 +1,7 @@
 """Shadow tables: the rows that a backfill rebuilt beside the live ones, how they differ, and the state of each run."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -33,19 +33,26 @@ TO_THE_END = 2**63 - 1
 """The to_csn of a backfill without an upper bound; no reader shows it as a number."""
 EDITED = "the declaration changed"
 """The detail of each row that a merge writes because it rebuilds histories after an edit. No person started it."""
+COPIED, COMPUTED = "copied", "computed"
+"""The status of a row about source tables whose rows a merge copied out of another history after an edit, and about
+current tables that it computed again. Such a merge replaces no shadow tables."""
+WITHOUT_SHADOWS = "*"
+"""The table of these rows, so that they are not taken for the state of a run that replaced the shadow tables."""
 
 
 @dataclass(frozen=True)
 class Rebuild:
-    """A run that replaced the shadow tables.
+    """A run that replaced the shadow tables, or a merge that copied or computed tables after an edit.
 
     Args:
         run_id: the run.
-        status: its newest status.
+        status: its newest status; "" if it did not replace the shadow tables.
         at: when it had that status.
         is_edit: whether a merge rebuilt histories after an edit of the declaration; else it is a backfill.
         tables: of an edit, the source tables whose rows were rebuilt; none if an older version wrote the rows.
         is_replaced: whether another run replaced the shadow tables later.
+        copied: of an edit, the source tables whose rows were copied out of another history.
+        computed: of an edit, the current tables that were computed again.
     """
 
     run_id: str
@@ -54,18 +61,32 @@ class Rebuild:
     is_edit: bool
     tables: tuple[str, ...] = ()
     is_replaced: bool = False
+    copied: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()
+
+    @property
+    def all_tables(self) -> list[str]:
+        """Return the names of all tables that were rebuilt, copied or computed, each once."""
+        return [*dict.fromkeys((*self.tables, *self.copied, *self.computed))]
 
     def __str__(self) -> str:
-        """Describe a rebuild after an edit in words: whether it still runs, and of which tables.
+        """Describe what a merge did after an edit in words: whether it still runs, and with which tables.
 
         >>> print(Rebuild("r1", "rebuilding", datetime(2026, 1, 1), True, ("lines", "orders")))
         rebuilding after an edit: lines, orders
+        >>> print(Rebuild("r1", "", datetime(2026, 1, 1), True, copied=("lines",), computed=("doc", "lines")))
+        copied from another history after an edit: lines; computed again after an edit: doc, lines
         """
-        if self.status == "dropped":
-            what = "rebuilt after an edit"
-        else:
+        parts = list[str]()
+        if self.status:
             what = "rebuilding after an edit" + (" was interrupted" if self.is_replaced else "")
-        return f"{what}: {', '.join(self.tables)}" if self.tables else what
+            what = "rebuilt after an edit" if self.status == "dropped" else what
+            parts.append(f"{what}: {', '.join(self.tables)}" if self.tables else what)
+        if self.copied:
+            parts.append(f"copied from another history after an edit: {', '.join(self.copied)}")
+        if self.computed:
+            parts.append(f"computed again after an edit: {', '.join(self.computed)}")
+        return "; ".join(parts)
 
 
 def write(path: str, rows: pa.Table) -> None:
@@ -120,8 +141,24 @@ def note_edit(paths: TablePaths, run_id: str, status: str, tables: Sequence[str]
     note(paths, row | {"state": json.dumps({"tables": sorted(tables)})})
 
 
+def note_made(paths: TablePaths, run_id: str, status: str, tables: Collection[str]) -> None:
+    """Append a row to `backfills` about tables that a merge made after an edit without shadow tables.
+
+    Nothing is written without tables.
+
+    Args:
+        paths: the tables of the pipeline.
+        run_id: the run of the merge.
+        status: COPIED or COMPUTED.
+        tables: the source tables that were copied, or the current tables that were computed.
+    """
+    if tables:
+        state = json.dumps({"tables": sorted(tables)})
+        note(paths, {"run_id": run_id, "table": WITHOUT_SHADOWS, "status": status, "detail": EDITED, "state": state})
+
+
 def read_rebuilds(paths: TablePaths) -> list[Rebuild]:
-    """Return all backfills and rebuilds after edits, the oldest first."""
+    """Return all backfills, and what merges made after edits, the oldest first."""
     path = paths.table(names.BACKFILLS)
     columns = "run_id, status, at, detail, state"
     of_runs = '"table" is null and status is not null'
@@ -133,8 +170,20 @@ def read_rebuilds(paths: TablePaths) -> list[Rebuild]:
         named = {*tables, *(before.tables if before else ())}
         made = Rebuild(row["run_id"], row["status"], row["at"], is_edit, tuple(sorted(named)), is_replaced=True)
         known[row["run_id"], is_edit] = made
-    rebuilds = list(known.values())
-    return [*rebuilds[:-1], *(replace(each, is_replaced=False) for each in rebuilds[-1:])]
+    if known:
+        last = next(reversed(known))
+        known[last] = replace(known[last], is_replaced=False)
+    where = f'"table" = {text_literal(WITHOUT_SHADOWS)} and detail = {text_literal(EDITED)}'
+    for row in small_tables.query(path, f"select run_id, status, at, state from t where {where} order by at"):
+        of_run = row["run_id"], True
+        edit = known.pop(of_run, Rebuild(row["run_id"], "", row["at"], is_edit=True))
+        edit, tables = replace(edit, at=max(edit.at, row["at"])), json.loads(row["state"])["tables"]
+        if row["status"] == COPIED:
+            edit = replace(edit, copied=tuple(sorted({*edit.copied, *tables})))
+        else:
+            edit = replace(edit, computed=tuple(sorted({*edit.computed, *tables})))
+        known[of_run] = edit
+    return sorted(known.values(), key=lambda each: each.at)
 
 
 def repaired_since(paths: TablePaths, moment: datetime) -> list[dict[str, Any]]:

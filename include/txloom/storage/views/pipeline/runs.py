@@ -72,15 +72,15 @@ def backfills(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
 
 @open_tables
 def edits(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
-    """Return what merges rebuilt after edits of the declaration, the newest first.
+    """Return what merges rebuilt, copied or computed again after edits of the declaration, the newest first.
 
-    rows: run_id; what (in words: whether it still runs, and the tables); tables (source tables; none if an older
-    version rebuilt them); at.
+    rows: run_id; what (in words: whether it still runs, and the tables); tables (source tables that were rebuilt or
+    copied, and current tables that were computed; none if an older version rebuilt them); at.
     """
     paths = TablePaths(warehouse, pipeline.name)
     of_edits = [each for each in reversed(shadow_tables.read_rebuilds(paths)) if each.is_edit]
     rows: list[Row] = [
-        {"run_id": each.run_id, "what": str(each), "tables": [*each.tables], "at": each.at} for each in of_edits
+        {"run_id": each.run_id, "what": str(each), "tables": each.all_tables, "at": each.at} for each in of_edits
     ]
     return sliced(rows, number, size, last_step(paths))
 
