@@ -97,10 +97,11 @@ def finish_redecoding(step: Step, landing: LandingPlan) -> None:
         decoded = chain(decoded, _refused_metadata(pipeline, waiting, decode))
     count = landing_tables.land_redecoded(decoded, landing, paths)
     close(step, replace(landing, redecodes=True))
-    LOG.info(
-        f"the watched tables changed: {count} messages of undecided transactions are decoded again "
-        f"(landing {landing.number})"
-    )
+    if count:
+        LOG.info(
+            f"the watched tables changed: {count} messages of undecided transactions are decoded again "
+            f"(landing {landing.number})"
+        )
 
 
 def _refused_metadata(
