@@ -32,10 +32,12 @@ from txloom.storage.declarations import records
 from txloom.storage.declarations.incomplete import refuse_incomplete
 from txloom.storage.declarations.undeclared_columns import effective_pipeline
 from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.edits.pending_edits import refuse_pending
 from txloom.storage.landing.connector_snapshots import refuse_mixed
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
+from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader, schemas
 from txloom.storage.targets.row_tables import RowTable, member_of, row_tables
@@ -74,7 +76,7 @@ def as_of(
     refuse_mixed(declared, paths, upto.valid_through)
     aggregate = _aggregate(declared, table)
     if aggregate is None:
-        row_table = _row_table(declared, table)
+        row_table = _row_table(declared, paths, table)
         _refuse_gone(declared, paths, [row_table], upto)
         return _folded(paths, row_table, upto)
     of_members = {name: _row_table_of(declared, name) for name in _members(aggregate)}
@@ -117,7 +119,7 @@ def intervals(
     upto = history_reader.known(paths)
     aggregate = _aggregate(declared, table)
     if aggregate is None:
-        row_table = _row_table(declared, table)
+        row_table = _row_table(declared, paths, table)
         _refuse_lacking(declared, paths, [row_table], upto)
         _refuse_unknown(untracked, row_table.table)
         versions = _versions(paths, row_table, upto)
@@ -225,11 +227,20 @@ def _aggregate(pipeline: Pipeline, table: str) -> Aggregate | None:
     return next((each for each in pipeline.targets.aggregates if each.current == table), None)
 
 
-def _row_table(pipeline: Pipeline, table: str) -> RowTable:
+def _row_table(pipeline: Pipeline, paths: TablePaths, table: str) -> RowTable:
     mirrors = {row_table.current: row_table for row_table in row_tables(pipeline) if row_table.mirror is not None}
     if table not in mirrors:
-        known = sorted([*mirrors, *(each.current for each in pipeline.targets.aggregates)])
-        raise ConfigurationError(f"pipeline {pipeline.name} has no current table {table!r}; it has {', '.join(known)}")
+        known = ", ".join(sorted([*mirrors, *(each.current for each in pipeline.targets.aggregates)]))
+        in_cut = f"map_extract(versions, {text_literal(table)})[1]"
+        cut = newest_cut(paths, f"cut_id, valid_through, {in_cut} as version", f"{in_cut} is not null")
+        if cut is None:
+            raise ConfigurationError(f"pipeline {pipeline.name} has no current table {table!r}; it has {known}")
+        raise ConfigurationError(
+            f"pipeline {pipeline.name} has no current table {table!r}: the declaration does not have it any more. Cut "
+            f"{cut['cut_id']}, as of csn {cut['valid_through']}, is the newest cut with the table: "
+            f"read.at_version(..., {table!r}, {cut['version']}) returns its rows until vacuum removes them. The "
+            f"pipeline has {known}"
+        )
     return mirrors[table]
 
 
