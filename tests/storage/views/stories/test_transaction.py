@@ -106,8 +106,34 @@ def test_a_waiting_transaction_says_what_it_lacks_and_since_when(shop: Shop) -> 
     assert shown_story.waiting == {"since": at(1), "age_seconds": 540, "cause": "table short", "as_of": at(10)}
     assert shown_story.tables[0] == {"table": "parts", "expected": 3, "received": 0, "differs": True}
     assert said(shown_story)[-1] == ("waits", "Waits for its missing parts: table short.")
-    assert shown_story.hint is not None
-    assert shown_story.hint.startswith("Rows are missing: compare the producer's offsets")
+    assert shown_story.hint == (
+        "The transaction waits for 3 rows of parts until the first cycle after 2026-01-01 14:01:00 UTC (2h of "
+        "patience). If the source sends this by then, no action is needed: look whether its producer runs. Otherwise, "
+        "the transaction becomes dead letters."
+    )
+
+
+@pytest.mark.parametrize(
+    ("cause", "what"),
+    [
+        ("metadata never came", "its metadata until"),
+        ("conflicting", "messages that resolve its cause: conflicting until"),
+        (None, "the rest of its messages until"),
+    ],
+)
+def test_only_a_dead_transaction_needs_a_redrive(shop: Shop, cause: str | None, what: str) -> None:
+    shop.land({"row": 1})
+    shop.wait(pending(1, cause=cause, expected=None, received=[("items", 1)]))
+    hint = story(shop, xid="x1").hint
+    assert hint is not None and hint.startswith(f"The transaction waits for {what}")
+    assert "redrive" not in hint
+
+
+def test_a_transaction_that_waits_for_a_partition_waits_without_a_limit(shop: Shop) -> None:
+    shop.land({"row": 1})
+    shop.wait(pending(1, cause="partition behind", expected=None, received=[("items", 1)]))
+    hint = story(shop, xid="x1").hint
+    assert hint is not None and hint.startswith("A partition of the source has not shown a later transaction yet")
 
 
 def test_duplicates_conflicts_and_rows_that_nobody_watches_are_counted(shop: Shop) -> None:

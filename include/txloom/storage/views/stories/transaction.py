@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from txloom.config import names
+from txloom.config.models.durations import show_duration
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.events.envelope import OF_AHEAD
 from txloom.quality import masking
+from txloom.quality.incidents import moment
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.dead_letters.hints import hints_for
@@ -23,6 +25,7 @@ from txloom.storage.views.stories.landed_messages import Landed, landed
 from txloom.storage.views.stories.released_rows import first_cut, written
 from txloom.transactions import metadata
 from txloom.transactions.causes import COMPLETE
+from txloom.transactions.completeness import BEHIND, NO_METADATA, SHORT
 
 RELEASED, WAITS, DEAD, LANDED, UNWATCHED = "released", "waits", "dead", "landed", "unwatched"
 """The status of a transaction; landed: the buffer has not decided yet; unwatched: it changed no watched table."""
@@ -167,7 +170,7 @@ def _story(pipeline: Pipeline, paths: TablePaths, about: Row, number: int, size:
         **{name: about[name] for name in ("transaction_id", "xid", "csn", "committed_at")},
         status=RELEASED if released else WAITS if waits else about["status"],
         cause=cause,
-        hint=hints.get(cause) if cause else None,
+        hint=_describe_wait(pipeline, waits, hints) if waits and not released else hints.get(cause or ""),
         said=_said(messages, finished, waits, dismissed, cut) + ([] if cut or not released else [_unshown(paths)]),
         tables=_tables(messages, waits),
         metadata=messages.metadata,
@@ -176,6 +179,30 @@ def _story(pipeline: Pipeline, paths: TablePaths, about: Row, number: int, size:
         events=messages,
         written=written(pipeline, paths, csn, about["xid"]) if released and csn is not None else [],
         cut=cut,
+    )
+
+
+def _describe_wait(pipeline: Pipeline, waits: Row, hints: Mapping[str, str]) -> str:
+    """Return what a transaction waits for, until when, and what happens then.
+
+    Args:
+        pipeline: the declaration.
+        waits: the row of `pending_transactions`.
+        hints: by cause, what to do about it; of a cause that no time ends, the hint says what to look at.
+    """
+    cause, completeness = waits["cause"], pipeline.completeness
+    if cause == BEHIND or (completeness.rule == "progress" and waits["expected"] is None):
+        return hints[BEHIND]
+    what = "the rest of its messages" if cause is None else f"messages that resolve its cause: {cause}"
+    if cause == NO_METADATA:
+        what = "its metadata"
+    short = [row for row in compared(waits["expected"], waits["received"]) if (row["expected"] or 0) > row["received"]]
+    if cause == SHORT and short:
+        what = ", ".join(f"{_many(row['expected'] - row['received'], 'row')} of {row['table']}" for row in short)
+    until = f"{moment(waits['since'] + completeness.patience)} ({show_duration(completeness.patience)} of patience)"
+    return (
+        f"The transaction waits for {what} until the first cycle after {until}. If the source sends this by then, no "
+        "action is needed: look whether its producer runs. Otherwise, the transaction becomes dead letters."
     )
 
 
