@@ -135,7 +135,8 @@ def test_a_table_says_what_becomes_of_it_with_rows(tmp_path: Path) -> None:
     missing = "of 5 transactions (csn 110 to 150), messages are not kept any more, or cannot be read"
     planned = {table.name: (table.state, table.rows) for table in _planned(shop)}
     assert planned["lines"] == ("new; left out of cuts until a snapshot is loaded", 0)
-    assert planned["lines_changes"] == (f"new; needs a snapshot: {missing}", 0)
+    refused = "after that, read.as_of refuses every csn below it"
+    assert planned["lines_changes"] == (f"new; needs a snapshot: {missing}; {refused}", 0)
     shop.declare(BOTH, [OF_LINES])
     stays = {table.name: table.state for table in _planned(shop) if table.what == "no longer declared"}
     assert stays == {

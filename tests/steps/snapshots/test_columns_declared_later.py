@@ -155,6 +155,24 @@ def test_a_date_that_was_compared_before_the_edit_and_merged_after_it_lacks_the_
     assert (made.cut, made.lacking(), areas(made)) == ((3, {"trips"}), {}, ["x", "y"])
 
 
+@pytest.mark.parametrize("extracts", ["full", "partial"])
+def test_the_hint_says_whether_the_next_date_or_a_snapshot_completes_the_table(club: Make, extracts: str) -> None:
+    made = club(extracts)
+    made.land(2)
+    made.declare(WITH_AREA)
+    made.show()
+    (hint,) = [row["hint"] for row in findings.open_findings(made.lake.paths) if row["code"] == f.INCOMPLETE]
+    load = "oad a snapshot of trips as of csn 20261102 or a later one: jobs/load_snapshot.py --pipeline club "
+    load += "--table trips --path FOLDER --csn CSN, or the DAG club_load."
+    if extracts == "full":
+        date = "Let the next date that has trips be compared: it completes the table, and closes this finding."
+        refused = "After that, read.as_of refuses every csn below that of the date or the snapshot."
+        assert hint == f"{date} To complete it earlier, l{load} {refused}"
+    else:
+        assert hint.startswith(f"L{load} If no earlier date had the table, its first extract also completes it. ")
+        assert hint.endswith("and read.as_of refuses every csn below that of the snapshot.")
+
+
 def test_a_partial_date_does_not_complete_a_column_and_a_load_does(club: Make) -> None:
     made = club("partial")
     made.declare(WITH_AREA)

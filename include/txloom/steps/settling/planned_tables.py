@@ -252,7 +252,7 @@ class _Plans:
             yield f"waits: {made.missing}"
         elif source == history or member in self.expected.incomplete:
             needed = "the next full extract" if kept_columns.is_full(self.pipeline) else "a snapshot"
-            yield f"needs {needed}: {made.missing}"
+            yield f"needs {needed}: {made.missing}; after that, read.as_of refuses every csn below it"
         else:
             yield describe_begin(history, member, made.missing.last_csn + 1, source)
 
