@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from txloom.config.contents import Content
+from txloom.config.contents import ALIASES, Content
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.declarations.declare import by_source
 from txloom.steps.settling.need import Need, earlier, has_released
@@ -171,12 +171,27 @@ def _declaration(state: State) -> Content:
 def _with_present_names(paths: TablePaths, state: State) -> State:
     """Return a state whose settled record has the names that the rows have now.
 
-    If a member is open, its rows may have got other names or a run may have replaced them, as `renamed_to` says.
+    If a member is open, its rows may have got other names, as `renamed_to` says. They still have the values of the
+    settled record alone: those of a further source of a column are not made yet.
     """
     named = history_rewriting.renamed_to(paths, state)
     if named is None or state.settled is None:
         return state
-    return replace(state, settled=replace(state.settled, declaration=named))
+    before = state.settled.declaration
+    now = {source: name for name in named["columns"] for source in r.sources_of(named, name)}
+    called = {name: now.get(source.casefold(), name) for name, (_, source) in before["columns"].items()}
+    # A column that is not declared any more may have had a name that another one has now.
+    by_name = sorted(before["columns"].items(), key=lambda item: item[1][1].casefold() in now)
+    present = {
+        **before,
+        "columns": {called[name]: about for name, about in by_name},
+        "key": [called.get(name, name) for name in before["key"]],
+    }
+    if ALIASES in before:
+        present[ALIASES] = {called[name]: former for name, former in before[ALIASES].items()}
+    if "field" in named:
+        present["field"] = named["field"]
+    return replace(state, settled=replace(state.settled, declaration=present))
 
 
 def _has_rows(paths: TablePaths, state: State, need: Need, *, are_cleaned: bool) -> bool:
