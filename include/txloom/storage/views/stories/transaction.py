@@ -199,7 +199,10 @@ def _describe_wait(pipeline: Pipeline, waits: Row, hints: Mapping[str, str]) -> 
     short = [row for row in compared(waits["expected"], waits["received"]) if (row["expected"] or 0) > row["received"]]
     if cause == SHORT and short:
         what = ", ".join(f"{_many(row['expected'] - row['received'], 'row')} of {row['table']}" for row in short)
-    until = f"{moment(waits['since'] + completeness.patience)} ({show_duration(completeness.patience)} of patience)"
+    patience = show_duration(completeness.patience)
+    until = f"its patience of {patience} has passed"
+    if waits["since"] is not None:
+        until = f"{moment(waits['since'] + completeness.patience)} ({patience} of patience)"
     return (
         f"The transaction waits for {what} until the first cycle after {until}. If the source sends this by then, no "
         "action is needed: look whether its producer runs. Otherwise, the transaction becomes dead letters."
